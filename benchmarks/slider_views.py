@@ -44,8 +44,8 @@ def measure(notebook: Path) -> list[tuple[str, list[float]]]:
     import matplotlib as mpl
 
     mpl.use("agg")
-    from mlsysim import classroom
-    from mlsysim.classroom import sliders
+    from mlsysim import course
+    from mlsysim.course import sliders
 
     views: list[tuple[Callable[..., Any], dict[str, Any]]] = []
     show = sliders.explore
@@ -54,7 +54,7 @@ def measure(notebook: Path) -> list[tuple[str, list[float]]]:
         views.append((view, given))
         show(view, presets, **given)
 
-    sliders.explore = classroom.explore = explore  # type: ignore[assignment]
+    sliders.explore = course.explore = explore  # type: ignore[assignment]
     os.chdir(notebook.parent)
     shell = InteractiveShell.instance()
     shell.display_formatter.active_types = shell.display_formatter.format_types  # pictures are made as in a kernel

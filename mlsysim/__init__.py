@@ -16,7 +16,7 @@ _SUBMODULES = (
     "beyond",
     "capacity",
     "catalog",
-    "classroom",
+    "course",
     "collectives",
     "communication",
     "cost",
@@ -45,7 +45,7 @@ _SUBMODULES = (
     "training",
     "transformer",
     "units",
-    "validation",
+    "evidence",
 )
 _DOORS = ("SLO", "plan", "serve", "simulate", "train")  # one call from names to an answer
 __all__ = ["DISTRIBUTION", "__version__", *_DOORS, *_SUBMODULES]

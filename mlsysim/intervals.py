@@ -1,4 +1,4 @@
-"""How wrong may it be? Reads the quantiles of past errors that ``mlsysim.validation`` wrote, and turns a number into a range.
+"""How wrong may it be? Reads the quantiles of past errors that ``mlsysim.evidence`` wrote, and turns a number into a range.
 
 The quantiles, the rows they stand on and the coverage that was checked are data; nothing is fitted here.
 """

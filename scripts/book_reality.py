@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from mlsysim import units
-from mlsysim.validation import reality
-from mlsysim.validation.reality import CheckedRow, ClassCheck
-from mlsysim.validation.scoring import Summary
+from mlsysim.evidence import reality
+from mlsysim.evidence.reality import CheckedRow, ClassCheck
+from mlsysim.evidence.scoring import Summary
 
 TITLES = {
     "gemm": "Matrix products",

@@ -22,7 +22,7 @@ from typing import Any
 import stamp
 
 import mlsysim
-from mlsysim.classroom.exercises import OBJECTIVES, Desk, Exercise, assignment, capstones
+from mlsysim.course.exercises import OBJECTIVES, Desk, Exercise, assignment, capstones
 
 ROOT = Path(__file__).resolve().parent.parent
 Cell = dict[str, Any]
@@ -53,7 +53,7 @@ _IMPORT = (
     + """
 
 from mlsysim import MODULES
-from mlsysim.classroom import Desk, check, inputs, question"""
+from mlsysim.course import Desk, check, inputs, question"""
 )
 _DESK = """\
 desk = Desk(STUDENT)  # counts your attempts: desk.hint("01.1") gives a question back, then the relation, then the worked route
@@ -190,7 +190,7 @@ def _hidden_test(exercise: Exercise) -> str:
     hidden = ', cases="hidden"' if exercise.form == "function" else ""
     return (
         f'""" # BEGIN TEST CONFIG\nhidden: true\npoints: {exercise.points}\n""" # END TEST CONFIG\n'
-        "from mlsysim.classroom import check\n"
+        "from mlsysim.course import check\n"
         f'feedback = check("{exercise.id}", {answer_name(exercise)}, seed=STUDENT{hidden})\n'
         "assert feedback.correct, feedback.message"
     )
@@ -238,7 +238,7 @@ def capstone(name: str, solved: bool) -> str:
             f"# Capstone: {title}\n\nA brief, a decision, and how sure you are. Hand in this notebook: figures in `report`, and one page of text.",
         ),
         _cell("code", _INSTALL),
-        _cell("code", _WHOSE + "\n\nfrom mlsysim.classroom.exercises import capstones"),
+        _cell("code", _WHOSE + "\n\nfrom mlsysim.course.exercises import capstones"),
         _cell("code", 'STUDENT = "your-id"'),
         _cell("code", f'capstones.brief("{name}", seed=STUDENT)'),
         _cell(

@@ -23,7 +23,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 from mlsysim import units
-from mlsysim.classroom.exercises import OBJECTIVES, Exercise, assignment, exercise, worked
+from mlsysim.course.exercises import OBJECTIVES, Exercise, assignment, exercise, worked
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book" / "_solutions.qmd"
@@ -209,7 +209,7 @@ def qti(seeds: Sequence[str]) -> bytes:
 _SERVER = '''\
 """Draws a student's numbers and grades with the library: needs mlsysim-book in the course's image."""
 
-from mlsysim.classroom import check, inputs, question
+from mlsysim.course import check, inputs, question
 
 ID = {id!r}
 

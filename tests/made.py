@@ -98,8 +98,8 @@ def left_out(shared: Path, *cases: Path) -> Any:
     """The scores of case files with each group left out of the fit once, by night each domain and group too: every one is a fit."""
 
     def make(file: Path) -> None:
-        from mlsysim.validation.cases import read_cases
-        from mlsysim.validation.scoring.leaving import leave_out
+        from mlsysim.evidence.cases import read_cases
+        from mlsysim.evidence.scoring.leaving import leave_out
 
         file.write_bytes(pickle.dumps(leave_out(read_cases(cases), new_ground=NIGHTLY)))
 

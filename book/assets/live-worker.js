@@ -68,7 +68,7 @@ async function start() {
   WebAssembly.instantiateStreaming = streaming;
   URL.revokeObjectURL(stdLibURL);
   unpack(py.FS, new Uint8Array(await parts[1]));
-  answer = py.runPython("import sys\nif '/lib/site' not in sys.path: sys.path.insert(0, '/lib/site')\nfrom mlsysim.classroom.live import answer\nanswer");
+  answer = py.runPython("import sys\nif '/lib/site' not in sys.path: sys.path.insert(0, '/lib/site')\nfrom mlsysim.course.live import answer\nanswer");
 }
 
 const started = start().then(() => { postMessage({ ready: true }); setTimeout(() => keep().catch(() => {}), 3000); }, (error) => postMessage({ failed: error.message ?? String(error) }));

@@ -10,7 +10,7 @@
 
 Every solver that has the choice takes it as ``efficiencies``: one of the words, or an ``Efficiencies`` object of its chapter
 (``training``, ``inference``). Every result says which it used. What has no fitted constants (a device that no published run
-ran on) takes the datasheet's instead and says so. ``mlsysim.validation`` fits and scores; this room only reads what it wrote.
+ran on) takes the datasheet's instead and says so. ``mlsysim.evidence`` fits and scores; this room only reads what it wrote.
 """
 
 from mlsysim.efficiencies.kin import (

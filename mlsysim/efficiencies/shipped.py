@@ -1,4 +1,4 @@
-"""The figures that ship: constants that ``mlsysim.validation`` fitted, and shares of printed rates that others measured."""
+"""The figures that ship: constants that ``mlsysim.evidence`` fitted, and shares of printed rates that others measured."""
 
 import math
 from collections.abc import Mapping, Sequence

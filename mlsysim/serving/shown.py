@@ -98,7 +98,7 @@ def lines(s: "Simulation") -> list[str]:
             "range",
             "none: no measured run of a fleet is behind it"
             if more
-            else "none: errors of simulated latencies are told run by run (validation.studies.ladder)",
+            else "none: errors of simulated latencies are told run by run (evidence.studies.ladder)",
         ),
     )
 

@@ -15,8 +15,7 @@ from mlsysim.serving_steps.calibrating.residuals import (
     residual_constant,
     residual_time,
 )
-from mlsysim.serving_steps.claims.comparisons import blended_step, e2e_per_token, jump, layer_residual, outlier_shift
-from mlsysim.serving_steps.claims.hypotheses import Hypothesis, Verdict, hypothesis, judge
+from mlsysim.serving_steps.comparisons import blended_step, e2e_per_token, jump, layer_residual, outlier_shift
 from mlsysim.serving_steps.equations import (
     bilinear,
     chunk_pairs,
@@ -26,7 +25,6 @@ from mlsysim.serving_steps.equations import (
     kernel_utilisation,
     serving_step_time,
 )
-from mlsysim.serving_steps.measuring.profiles import Profile, load_profile, profile, shipped_profiles
 from mlsysim.serving_steps.patterns import mixed_bandwidth, scattered_bandwidth
 from mlsysim.serving_steps.products import Product, layer_products
 from mlsysim.serving_steps.rates import PRINTED, Rate, Rates, rates, shipped_rates
@@ -43,18 +41,15 @@ __all__ = [
     "Calibration",
     "Coefficients",
     "Freshness",
-    "Hypothesis",
     "Kernel",
     "Product",
     "ProductTable",
-    "Profile",
     "Rate",
     "Rates",
     "Rungs",
     "StepModel",
     "StepTerms",
     "Subject",
-    "Verdict",
     "bilinear",
     "blended_step",
     "calibration_requests",
@@ -62,8 +57,6 @@ __all__ = [
     "e2e_per_token",
     "fused_width",
     "granularity_ratio",
-    "hypothesis",
-    "judge",
     "jump",
     "jumps",
     "kernel_starts",
@@ -72,18 +65,15 @@ __all__ = [
     "layer_residual",
     "least_squares",
     "load_calibration",
-    "load_profile",
     "mixed_bandwidth",
     "outlier_shift",
     "overfitting_ratio",
     "products_table",
-    "profile",
     "rates",
     "residual_constant",
     "residual_time",
     "scattered_bandwidth",
     "serving_step_time",
-    "shipped_profiles",
     "shipped_rates",
     "step_model",
 ]

@@ -4,10 +4,10 @@ from typing import Any
 
 from chapter_numbers import whole_share as share
 from mlsysim import catalog, flops, memory, posttraining, reliability, units
-from mlsysim.classroom.pictures.running.learning import LENGTHS
+from mlsysim.course.pictures.running.learning import LENGTHS
+from mlsysim.evidence.measured.measurements import posttrainings
+from mlsysim.evidence.measured.posttraining_checks import posttraining_check, sync_rate
 from mlsysim.posttraining import rl_split, rl_step
-from mlsysim.validation.measured.measurements import posttrainings
-from mlsysim.validation.measured.posttraining_checks import posttraining_check, sync_rate
 
 MODEL = "Llama-3.1-8B"
 RUN: dict[str, Any] = {"samples": 512, "mean_len": 4000, "variation": 0.5}  # the running example of the notebook

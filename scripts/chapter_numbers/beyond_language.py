@@ -4,7 +4,7 @@ from typing import Any
 
 from chapter_numbers import whole_share as share
 from mlsysim import beyond, catalog, roofline, units
-from mlsysim.validation.measured.beyond_checks import beyond_check, carried_over
+from mlsysim.evidence.measured.beyond_checks import beyond_check, carried_over
 
 VIT, DIT, LARGE = (catalog.patch_transformer(n) for n in ("ViT-L/16", "DiT-XL/2", "DiT-XL/2-512"))
 DLRM, H100, H200 = catalog.recommender("DLRM-DCNv2"), catalog.device("H100"), catalog.device("H200")

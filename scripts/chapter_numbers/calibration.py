@@ -4,11 +4,11 @@ import statistics
 from typing import Any
 
 from chapter_numbers import share as _share
-from mlsysim import serving_steps, units
+from mlsysim import evidence, serving_steps, units
+from mlsysim.evidence import serving_run
+from mlsysim.evidence.measuring import tiny
+from mlsysim.evidence.studies import tiers
 from mlsysim.serving_steps.calibrating import calibration
-from mlsysim.serving_steps.measuring import tiny
-from mlsysim.validation import serving_run
-from mlsysim.validation.studies import tiers
 
 
 def _mean(scores: tuple[tiers.RunScore, ...], tier: str) -> float:
@@ -24,7 +24,7 @@ def _slower(requests: list[calibration.Request], factor: float) -> list[calibrat
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 18."""
-    p = serving_steps.profile("epyc-zen4-vm-1-thread")
+    p = evidence.profile("epyc-zen4-vm-1-thread")
     blocks = {q.at["block_bytes"]: q.value.median for q in p.scattered}
     small, large = min(blocks), max(blocks)
     pairs = [(c.value.median, *tiny.predictions(p, c)) for c in p.checks]

@@ -6,12 +6,12 @@ from typing import Any
 
 from chapter_numbers import whole_share as _share
 from mlsysim import catalog, hlo, memory, roofline, units
+from mlsysim.evidence import metrics
+from mlsysim.evidence.scoring import comparing
+from mlsysim.evidence.studies import case_runs, case_studies
+from mlsysim.evidence.studies.case_studies import figure
 from mlsysim.hlo.estimators import array
 from mlsysim.network.equations import hidden_share
-from mlsysim.validation import metrics
-from mlsysim.validation.scoring import comparing
-from mlsysim.validation.studies import case_runs, case_studies
-from mlsysim.validation.studies.case_studies import figure
 
 _STEP = "llama3-500m"
 _NAMES = list(case_runs.GENERATIONS)

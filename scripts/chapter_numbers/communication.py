@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlsysim import catalog, collectives, communication, units
-from mlsysim.validation.measured import collective_checks as checks
-from mlsysim.validation.measured.measurements import collectives as measured
-from mlsysim.validation.predictors import shipped_fit
-from mlsysim.validation.scoring.tried import read_log
+from mlsysim.evidence.measured import collective_checks as checks
+from mlsysim.evidence.measured.measurements import collectives as measured
+from mlsysim.evidence.predictors import shipped_fit
+from mlsysim.evidence.scoring.tried import read_log
 
 
 def _time(value: float, digits: int = 3) -> str:

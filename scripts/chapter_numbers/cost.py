@@ -3,12 +3,12 @@
 from typing import Any
 
 from chapter_numbers import whole_share as share
-from mlsysim import catalog, cost, units, validation
+from mlsysim import catalog, cost, evidence, units
 
 RULE = catalog.price("roofline-page")
 LOW, HIGH = (catalog.price(f"H100-purchase-2023-{end}").value for end in ("low", "high"))
 TDP = catalog.device("H100").tdp
-NODE = validation.published_footprint("hgx-h100-training")
+NODE = evidence.published_footprint("hgx-h100-training")
 METERED = NODE.published("power") / NODE.published("devices")  # a device with its share of the server, at work
 PLANT_LIFE = 15 * units.year  # of cooling plant and building: an assumption of ours
 SYSTEM = catalog.price("H100-in-a-cluster-2024")["purchase"]  # a device with its share of server and network
@@ -61,8 +61,8 @@ def numbers() -> dict[str, Any]:
     three, six = (cost.straight_line(HIGH, y * units.year) * units.hour for y in (3, 6))
     interest = cost.capital_recovery(HIGH, 4 * units.year, 0.15) / cost.straight_line(HIGH, 4 * units.year) - 1
     owned = _owned(HIGH)
-    dsv3 = validation.published_costs()["deepseek-v3"]
-    mlperf = validation.published_footprint("mlperf-h200-llama-2-70b")
+    dsv3 = evidence.published_costs()["deepseek-v3"]
+    mlperf = evidence.published_footprint("mlperf-h200-llama-2-70b")
     rent = 8 * catalog.price("H200-Spheron-2026").value
     listed = 8 * catalog.price("H200-AWS-on-demand-2026").value
     rate = mlperf.published("token_rate")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from mlsysim import catalog, flops, transformer, units, validation
+from mlsysim import catalog, evidence, flops, transformer, units
 
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -19,7 +19,7 @@ def _scientific(work: float) -> str:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 2."""
-    counts = validation.counts()
+    counts = evidence.counts()
     llama = {s: catalog.model(f"Llama-3.1-{s}") for s in ("8B", "70B", "405B")}
     eight, gpt2, mixtral = llama["8B"], catalog.model("GPT-2-124M"), catalog.model("Mixtral-8x7B")
     gpt3 = catalog.model("GPT-3-175B")
@@ -29,7 +29,7 @@ def numbers() -> dict[str, Any]:
     def formula_error(size: str) -> str:
         m = llama[size]
         formula = transformer.gpt2_parameters(m.hidden, m.vocab, m.layers)
-        return units.percent(validation.signed_error(formula, transformer.parameter_count(m).total))
+        return units.percent(evidence.signed_error(formula, transformer.parameter_count(m).total))
 
     def token(seq: int, causal: bool = True, recompute: str = "none") -> flops.TokenFlops:
         return flops.training_flops_per_token(eight, seq, causal, recompute)
@@ -39,12 +39,12 @@ def numbers() -> dict[str, Any]:
         return float(flops.total_flops(flops.matmul_flops_per_token(i["parameters"]), i["tokens"]))
 
     def budget_error(run: str) -> str:
-        return units.percent(validation.signed_error(rule(run), counts[run].value), 2)
+        return units.percent(evidence.signed_error(rule(run), counts[run].value), 2)
 
     def exact_error(run: str, name: str, seq: int) -> str:
         work = flops.training_flops_per_token(name, seq, causal=False).model_flops
         exact = flops.total_flops(work, counts[run].inputs["tokens"])
-        return units.percent(validation.signed_error(exact, counts[run].value), 2)
+        return units.percent(evidence.signed_error(exact, counts[run].value), 2)
 
     def printed(run: str) -> str:
         return _scientific(counts[run].value)
@@ -153,7 +153,7 @@ def numbers() -> dict[str, Any]:
             "exact": f"{transformer.parameter_count(code).total:,}",
             "wrong": f"{transformer.parameter_count(wrong_heads).total:,}",
             "error": units.percent(
-                validation.signed_error(
+                evidence.signed_error(
                     transformer.parameter_count(wrong_heads).total, transformer.parameter_count(code).total
                 )
             ),

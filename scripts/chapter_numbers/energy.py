@@ -3,9 +3,9 @@
 from typing import Any
 
 from chapter_numbers import whole_share as share
-from mlsysim import catalog, energy, units, validation
+from mlsysim import catalog, energy, evidence, units
 
-_PUBLISHED = validation.published_footprint
+_PUBLISHED = evidence.published_footprint
 
 REVISED = (
     392.89e-3 / units.kWh
@@ -43,7 +43,7 @@ def numbers() -> dict[str, Any]:
         watts = p.published("devices") * p.published("power") * (1 if nameplate else p.published("power_share"))
         return float(energy.energy_per_token(watts, p.published("tokens") * p.published("batch") / p.published("time")))
 
-    def card(p: validation.PublishedFootprint) -> float:
+    def card(p: evidence.PublishedFootprint) -> float:
         joules = energy.facility_energy(p.published("power"), p.device_time, meta.pue)
         return float(energy.carbon(joules, usa.carbon_intensity))
 

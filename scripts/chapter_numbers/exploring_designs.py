@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from chapter_numbers import share as _share
-from mlsysim import catalog, intervals, sensitivity, training, units, validation
+from mlsysim import catalog, evidence, intervals, sensitivity, training, units
 from mlsysim.catalog import Model
+from mlsysim.evidence import reality
+from mlsysim.evidence.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held
+from mlsysim.evidence.studies.searched import Searched, search_published
 from mlsysim.explore import plan, solve_for
 from mlsysim.parallelism import Plan
-from mlsysim.validation import reality
-from mlsysim.validation.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held
-from mlsysim.validation.studies.searched import Searched, search_published
 
 _JOBS = {
     "llama": "llama3-405b-16k",
@@ -26,7 +26,7 @@ _JOBS = {
 
 
 def _searched(name: str) -> Searched:
-    row = validation.published_plan(name)
+    row = evidence.published_plan(name)
     return search_published(name, training.efficiencies_of(row.node.device, row.precision))
 
 
@@ -63,7 +63,7 @@ def _among_all(found: Searched, upper: float) -> dict[str, str]:
 
 def _kept(found: Searched) -> dict[str, str]:
     """The GPU memory of the published 8,192-GPU plan by chunks, and how far the open schedule moves the 16,384-GPU step."""
-    row = validation.published_plan("llama3-405b-8k")
+    row = evidence.published_plan("llama3-405b-8k")
     device = row.node.device
     memories = {
         v: training.training_memory(

@@ -6,13 +6,8 @@ from typing import Any
 from chapter_numbers import share
 from chapter_numbers import whole_share as whole
 from mlsysim import catalog, inference, memory, training, units
-from mlsysim.inference import deploy
-from mlsysim.memory.grids import GRIDS, block_snr, decibels, gaussian_noise
-from mlsysim.memory.quantised import published_recipes
-from mlsysim.parallelism import Plan
-from mlsysim.transformer import parameter_count
-from mlsysim.validation.measured.measurements import narrow
-from mlsysim.validation.measured.narrow_checks import (
+from mlsysim.evidence.measured.measurements import narrow
+from mlsysim.evidence.measured.narrow_checks import (
     cast_bytes,
     linear_share,
     narrow_check,
@@ -20,6 +15,11 @@ from mlsysim.validation.measured.narrow_checks import (
     rate_gain,
     stored_bytes,
 )
+from mlsysim.inference import deploy
+from mlsysim.memory.grids import GRIDS, block_snr, decibels, gaussian_noise
+from mlsysim.memory.quantised import published_recipes
+from mlsysim.parallelism import Plan
+from mlsysim.transformer import parameter_count
 
 MODEL = "Llama-3.1-8B"
 _FORMATS = ("bf16", "fp8", "mxfp8", "nvfp4")

@@ -4,9 +4,9 @@ from typing import Any
 
 from chapter_numbers import whole_share as share
 from mlsysim import catalog, inference, memory, units
+from mlsysim.evidence.measured.context_checks import context_check
 from mlsysim.inference import deploy
 from mlsysim.memory.serving import layer_cache_bytes
-from mlsysim.validation.measured.context_checks import context_check
 
 LONG = 131_072  # the running context: 128 Ki tokens
 TOKEN = memory.kv_cache(1, 1, 1, 8, 128)  # the running layer: eight key-value heads of 128, 16-bit

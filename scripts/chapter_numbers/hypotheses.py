@@ -4,12 +4,12 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-from mlsysim import catalog, serving_steps, units, validation
+from mlsysim import catalog, evidence, serving_steps, units
+from mlsysim.evidence.hypotheses import sweeps
+from mlsysim.evidence.studies import experiments, ladder
+from mlsysim.evidence.studies.ladder import LadderScore
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import BASELINE, TIER_0, Rungs
-from mlsysim.serving_steps.claims import sweeps
-from mlsysim.validation.studies import experiments, ladder
-from mlsysim.validation.studies.ladder import LadderScore
 
 SYNC = "synchronous"
 
@@ -31,7 +31,7 @@ def _alone(rungs: Rungs) -> LadderScore:
 
 
 def _h1() -> dict[str, str]:
-    before, after = (_alone(r) for r in experiments.sides(serving_steps.hypothesis("H1")))
+    before, after = (_alone(r) for r in experiments.sides(evidence.hypothesis("H1")))
     by_pair = {pair: experiments.gains(before, after, pair) for pair in experiments.PAIRS}
     flat = experiments.gains(before, _alone(replace(BASELINE, bandwidth="flat")))
     return {
@@ -42,13 +42,13 @@ def _h1() -> dict[str, str]:
 
 
 def _h2() -> dict[str, str]:
-    before, after = (_alone(r) for r in experiments.sides(serving_steps.hypothesis("H2")))
+    before, after = (_alone(r) for r in experiments.sides(evidence.hypothesis("H2")))
     splits = experiments.constant_splits(before)
     left = experiments.residuals()
-    layers = {n: catalog.model(validation.serving_run(n).model).layers for n in left}
+    layers = {n: catalog.model(evidence.serving_run(n).model).layers for n in left}
     steps = [r * layers[n] for n, r in left.items()]
     itl = [(r.predicted["itl"], r.run.mean("itl")) for r in before.chosen(SYNC)]
-    errors = [mean(abs(float(validation.signed_error(p + c, m))) for p, m in itl) for c in experiments.CONSTANTS]
+    errors = [mean(abs(float(evidence.signed_error(p + c, m))) for p, m in itl) for c in experiments.CONSTANTS]
     per_layer = experiments.overhead_errors(per_layer=mean(left.values()))
     return {
         "passing": str(sum(errors[0] - e >= 0.03 for e in errors[1:])),
@@ -71,7 +71,7 @@ def _h2() -> dict[str, str]:
 
 
 def _first() -> dict[str, str]:
-    run = validation.serving_run("llama-2-7b-train-0")
+    run = evidence.serving_run("llama-2-7b-train-0")
     first, *others = run.values("ttft")
     (found,) = ladder.score(TIER_0, [run]).runs
     return {
@@ -82,7 +82,7 @@ def _first() -> dict[str, str]:
         "median": ms(run.median("ttft") or 0.0),
         "error_mean": share(found.error("ttft"), 0, True),
         "error_median": share(
-            float(validation.signed_error(found.predicted_median["ttft"], run.median("ttft"))), 1, True
+            float(evidence.signed_error(found.predicted_median["ttft"], run.median("ttft"))), 1, True
         ),
     }
 
@@ -128,7 +128,7 @@ def _forms(low: LadderScore, top: LadderScore) -> dict[str, dict[str, str]]:
             "changes": f"{changes['nearest']}",
             "changes_after": f"{changes['bilinear']}",
             "changes_rates": f"{changes['rates']}",
-            "naive": share(validation.skill(changes["bilinear"], changes["nearest"])),
+            "naive": share(evidence.skill(changes["bilinear"], changes["nearest"])),
             "jumps": f"{jumps['nearest']}",
             "jumps_after": f"{jumps['bilinear']}",
             "drop": share(float(serving_steps.jump(batch[22], batch[23], 23, 24))),
@@ -139,7 +139,7 @@ def _forms(low: LadderScore, top: LadderScore) -> dict[str, dict[str, str]]:
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 15."""
     low, top = ladder.score(BASELINE), ladder.score(TIER_0)
-    runs = validation.serving_runs()
+    runs = evidence.serving_runs()
     prefix = next(r for r in top.runs if r.run.name == "codellama-34b-prefix-0")
     clocks = [b - a for a, b in zip(prefix.run.values("ttft", "server"), prefix.run.values("ttft"), strict=True)]
     exact = 8192 * 8193 / 2

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from mlsysim import catalog, inference, kernel_times, kernels, roofline, units, validation
+from mlsysim import catalog, evidence, inference, kernel_times, kernels, roofline, units
 from mlsysim.catalog import Device
+from mlsysim.evidence import scoring
+from mlsysim.evidence.predictors import attention, shipped_constants, silicon
+from mlsysim.evidence.predictors.base import Row
+from mlsysim.evidence.scoring.tried import read_log
+from mlsysim.evidence.studies import shipped
 from mlsysim.serving_steps.rates import shipped_rates
-from mlsysim.validation import scoring
-from mlsysim.validation.predictors import attention, shipped_constants, silicon
-from mlsysim.validation.predictors.base import Row
-from mlsysim.validation.scoring.tried import read_log
-from mlsysim.validation.studies import shipped
 
 LATENT = {
     "device": "H800-SXM",
@@ -46,7 +46,7 @@ def _cut() -> dict[str, str]:
 def _rows() -> dict[str, str]:
     """Decoding on an H20, where the arithmetic of whole tiles counts; nothing in it is fitted to the two measured calls."""
     share, allowed = attention.older_kernels()
-    part = validation.measurement("flashattention2-h20-forward")
+    part = evidence.measurement("flashattention2-h20-forward")
     result = {
         "tile": str(kernel_times.ROW_TILE),
         "whole": units.percent(share, signed=False),
@@ -59,7 +59,7 @@ def _rows() -> dict[str, str]:
         result[f"memory_{name}"] = units.format(device.memory_bandwidth, "byte/s")
         result[f"units_{name}"] = str(device.multiprocessors)
     for name, cache in (("wide", "bf16"), ("narrow", "fp8")):
-        measured = validation.measurement(f"infersim-h20-decode-{cache}")
+        measured = evidence.measurement(f"infersim-h20-decode-{cache}")
         call, _ = attention.predicted_call(dict(measured.inputs) | {"device": measured.device}, {})
         if name == "wide":
             result |= {
@@ -74,16 +74,16 @@ def _rows() -> dict[str, str]:
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 1."""
     h100, h200, a100 = (catalog.device(name) for name in ("H100", "H200-SXM-141GB", "A100-SXM4-80GB"))
-    row = validation.check("vidur-h100-mlp-up-256")
-    decode = validation.check("gpt-fast-llama2-7b-bf16")
-    int8 = validation.check("gpt-fast-llama2-7b-int8")
-    claim = validation.measurement("harvard-70b-itl")
+    row = evidence.check("vidur-h100-mlp-up-256")
+    decode = evidence.check("gpt-fast-llama2-7b-bf16")
+    int8 = evidence.check("gpt-fast-llama2-7b-int8")
+    claim = evidence.measurement("harvard-70b-itl")
     floors = {b: roofline.memory_time(claim.inputs["parameters"] * b / 8, h100.memory_bandwidth) for b in (16, 8, 4)}
-    launch = [validation.measurement(f"pegainfer-launch-{end}").value for end in ("low", "high")]
+    launch = [evidence.measurement(f"pegainfer-launch-{end}").value for end in ("low", "high")]
     swept = [
-        validation.check(m, validation.gemm_efficiency(short), validation.stream_efficiency(short, "dot"))
+        evidence.check(m, evidence.gemm_efficiency(short), evidence.stream_efficiency(short, "dot"))
         for short in ("h100", "a100")
-        for m in validation.measurements().values()
+        for m in evidence.measurements().values()
         if m.name.startswith(f"vidur-{short}-")
     ]
     worst = max(swept, key=lambda c: abs(c.error))
@@ -96,11 +96,11 @@ def numbers() -> dict[str, Any]:
 
     def mean_error(short: str, borrowed: bool) -> str:
         factors = (
-            (validation.gemm_efficiency(short), validation.stream_efficiency(short, "dot")) if borrowed else (1.0, 1.0)
+            (evidence.gemm_efficiency(short), evidence.stream_efficiency(short, "dot")) if borrowed else (1.0, 1.0)
         )
         errors = [
-            abs(validation.check(m, *factors).error)
-            for m in validation.measurements().values()
+            abs(evidence.check(m, *factors).error)
+            for m in evidence.measurements().values()
             if m.group == "vidur" and m.name.startswith(f"vidur-{short}-")
         ]
         return units.percent(sum(errors) / len(errors), signed=False)
@@ -175,20 +175,20 @@ def numbers() -> dict[str, Any]:
             "ridge_bf16": f"{roofline.ridge_point(h100.peak_flops['bf16'], h100.memory_bandwidth):.0f}",
             "ridge_fp8": f"{roofline.ridge_point(h100.peak_flops['fp8'], h100.memory_bandwidth):.0f}",
             "ridge_sparse": f"{roofline.ridge_point(2 * h100.peak_flops['bf16'], h100.memory_bandwidth):.0f}",
-            "gemm": f"{validation.gemm_efficiency('h100'):.2f}",
-            "dot": f"{validation.stream_efficiency('h100', 'dot'):.2f}",
+            "gemm": f"{evidence.gemm_efficiency('h100'):.2f}",
+            "dot": f"{evidence.stream_efficiency('h100', 'dot'):.2f}",
             "corner_tokens": f"{corner(h100):.0f}",
             "error_bound": mean_error("h100", borrowed=False),
             "error_borrowed": mean_error("h100", borrowed=True),
         },
         "a100": {
-            "gemm": f"{validation.gemm_efficiency('a100'):.2f}",
-            "gemm_small": f"{validation.gemm_efficiency('a100', 1024):.2f}",
-            "gemm_large": f"{validation.gemm_efficiency('a100', 16384):.2f}",
-            "dot": f"{validation.stream_efficiency('a100', 'dot'):.2f}",
-            "triad": f"{validation.stream_efficiency('a100', 'triad'):.2f}",
+            "gemm": f"{evidence.gemm_efficiency('a100'):.2f}",
+            "gemm_small": f"{evidence.gemm_efficiency('a100', 1024):.2f}",
+            "gemm_large": f"{evidence.gemm_efficiency('a100', 16384):.2f}",
+            "dot": f"{evidence.stream_efficiency('a100', 'dot'):.2f}",
+            "triad": f"{evidence.stream_efficiency('a100', 'triad'):.2f}",
             "corner_tokens": f"{corner(a100):.0f}",
-            "corner_reached": f"{corner(a100, validation.gemm_efficiency('a100'), validation.stream_efficiency('a100', 'dot')):.0f}",
+            "corner_reached": f"{corner(a100, evidence.gemm_efficiency('a100'), evidence.stream_efficiency('a100', 'dot')):.0f}",
             "error_bound": mean_error("a100", borrowed=False),
             "error_borrowed": mean_error("a100", borrowed=True),
         },
@@ -210,8 +210,8 @@ def numbers() -> dict[str, Any]:
             "sum": units.format(worst.prediction.compute_time + worst.prediction.memory_time, "s"),
             "measured": units.format(worst.measured, "s"),
         },
-        "one": units.format(validation.check("vidur-h100-mlp-up-1").measured, "s"),
-        "sixtyfour": units.format(validation.check("vidur-h100-mlp-up-64").measured, "s"),
+        "one": units.format(evidence.check("vidur-h100-mlp-up-1").measured, "s"),
+        "sixtyfour": units.format(evidence.check("vidur-h100-mlp-up-64").measured, "s"),
         "fp32_fallback": f"{h100.peak_flops['bf16'] / h100.peak_flops['fp32']:.0f}",
         "gib": units.percent(units.GiB / units.GB - 1, 0, signed=False),
         "decode": {

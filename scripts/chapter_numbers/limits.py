@@ -4,11 +4,11 @@ from typing import Any
 
 from chapter_numbers import share as _share
 from mlsysim import hlo, units
+from mlsysim.evidence.studies.brackets import ACCEL_SIM, brackets
+from mlsysim.evidence.studies.case_studies import figure
 from mlsysim.hlo import chakra, losses
 from mlsysim.hlo.chakra import steps
 from mlsysim.hlo.profiler.profiled import profiled
-from mlsysim.validation.studies.brackets import ACCEL_SIM, brackets
-from mlsysim.validation.studies.case_studies import figure
 
 _DEVICE = "A100-SXM4-40GB"
 _MICRO = 1e-6

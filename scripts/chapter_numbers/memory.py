@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from mlsysim import catalog, memory, transformer, units
+from mlsysim.evidence import signed_error
+from mlsysim.evidence.measured.memory_checks import MemoryCheck, memory_check, memory_checks
 from mlsysim.memory import fit
-from mlsysim.validation import signed_error
-from mlsysim.validation.measured.memory_checks import MemoryCheck, memory_check, memory_checks
 
 
 def _gb(value: Any) -> str:

@@ -4,12 +4,12 @@ from typing import Any
 
 from chapter_numbers import whole_share as share
 from mlsysim import inference, transformer, units
+from mlsysim.evidence.hypotheses import expert_claims, infersim
+from mlsysim.evidence.hypotheses.expert_claims import PUBLISHED, SETTING, both, own_rate
+from mlsysim.evidence.measured.collective_checks import measured_collective
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import TIER_0, Batch, experts, step_model
-from mlsysim.serving_steps.claims import expert_claims, infersim
-from mlsysim.serving_steps.claims.expert_claims import PUBLISHED, SETTING, both, own_rate
 from mlsysim.serving_steps.expert_layer import LOW_LATENCY_TOKENS, NORMAL_UNITS, TILE, ExpertLayer, expert_layer
-from mlsysim.validation.measured.collective_checks import measured_collective
 
 
 def _halves() -> tuple[tuple[float, float], tuple[float, float]]:

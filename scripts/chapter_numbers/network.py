@@ -3,10 +3,10 @@
 from typing import Any
 
 from mlsysim import catalog, hlo, network, units
+from mlsysim.evidence.measured import network_checks
+from mlsysim.evidence.studies import case_runs
 from mlsysim.hlo import estimators
 from mlsysim.network import collective_time, parse
-from mlsysim.validation.measured import network_checks
-from mlsysim.validation.studies import case_runs
 
 
 def _time(value: float) -> str:

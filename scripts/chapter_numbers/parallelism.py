@@ -3,7 +3,7 @@
 from typing import Any
 
 from chapter_numbers import share
-from mlsysim import catalog, collectives, parallelism, pipelines, training, transformer, units, validation
+from mlsysim import catalog, collectives, evidence, parallelism, pipelines, training, transformer, units
 from mlsysim.catalog import Model
 
 THREE_B = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
@@ -76,8 +76,8 @@ def _cuts() -> dict[str, str]:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 5."""
-    llama, mtnlg = validation.published_plan("llama3-405b-16k"), validation.published_plan("mtnlg-280")
-    last, megatron = validation.published_plan("mtnlg-420"), validation.published_plan("megatron-530b")
+    llama, mtnlg = evidence.published_plan("llama3-405b-16k"), evidence.published_plan("mtnlg-280")
+    last, megatron = evidence.published_plan("mtnlg-420"), evidence.published_plan("megatron-530b")
     efficiency = catalog.preset("mlsysim-page-training").efficiency.value
     penalty = parallelism.TP_PENALTY.value
     h100 = catalog.node("DGX-H100")
@@ -96,7 +96,7 @@ def numbers() -> dict[str, Any]:
     unit = mtnlg.step_time.value / (mtnlg.micro_batches + mtnlg.plan.pp - 1)
     predicted = parallelism.pipeline_time(unit, (last.plan.pp - 1) * unit, last.micro_batches)
     perfect = mtnlg.step_time.value * mtnlg.devices.value / last.devices.value
-    measured = validation.measurement("playbook-tp8-to-tp16").value
+    measured = evidence.measurement("playbook-tp8-to-tp16").value
     seventy = transformer.parameter_count("Llama-3.1-70B").total
     message = parallelism.dp_gradient_bytes(seventy, 8, 4)
     placed = collectives.ring_all_reduce(message, 64, h100.scale_out_bandwidth)
@@ -201,7 +201,7 @@ def numbers() -> dict[str, Any]:
             "measured_time": f"{1 / (1 - measured):.2f}",
             "derived": share(-loss(8, 16)),
             "stay": share(-loss(8, 16, 72)),
-            "measured_before": share(validation.measurement("playbook-tp4-to-tp8").value),
+            "measured_before": share(evidence.measurement("playbook-tp4-to-tp8").value),
             "derived_before": share(-loss(4, 8)),
             "efficiency": f"{efficiency:g}",
             "small_h100": factor(THREE_B, "DGX-H100"),

@@ -3,11 +3,11 @@
 from typing import Any
 
 from chapter_numbers import whole_share as share
-from mlsysim import catalog, inference, memory, transformer, units, validation
+from mlsysim import catalog, evidence, inference, memory, transformer, units
 from mlsysim.efficiencies import server_of
+from mlsysim.evidence.predictors import shipped_constants, shipped_fit
+from mlsysim.evidence.scoring.scores import shipped_scores
 from mlsysim.inference import Deployment, decode_step, deploy
-from mlsysim.validation.predictors import shipped_constants, shipped_fit
-from mlsysim.validation.scoring.scores import shipped_scores
 
 GUESSES = 4  # gptfast2023, scripts/speculate_70B_int4.sh: --speculate_k 4
 
@@ -107,7 +107,7 @@ def numbers() -> dict[str, Any]:
     again = sum(asked + i for i in range(said))
     work = _flops("Llama-3.1-8B", 2048)
 
-    row = validation.measurement("gpt-fast-llama2-7b-bf16")
+    row = evidence.measurement("gpt-fast-llama2-7b-bf16")
     measured = 1 / row.value
     calibrated = inference.efficiencies_of("A100-80GB")
     runs = {
@@ -126,11 +126,9 @@ def numbers() -> dict[str, Any]:
         t = decode_step(d, context=1024, batch=256).terms
         return float(t.projections + t.mlp + t.head)
 
-    checks = validation.serving_checks()
-    plain, guessed = (
-        validation.serving_measurement(n).value for n in ("gpt-fast-70b-int4", "gpt-fast-70b-speculative")
-    )
-    cost = plain / validation.serving_measurement("gpt-fast-7b-int4").value
+    checks = evidence.serving_checks()
+    plain, guessed = (evidence.serving_measurement(n).value for n in ("gpt-fast-70b-int4", "gpt-fast-70b-speculative"))
+    cost = plain / evidence.serving_measurement("gpt-fast-7b-int4").value
 
     def attention(tokens: float, factor: float = 1.0) -> float:
         return 1 - _flops("Llama-3.1-70B", tokens, 0.0) / _flops("Llama-3.1-70B", tokens, factor)
@@ -155,7 +153,7 @@ def numbers() -> dict[str, Any]:
     )
     tp8 = decode_step(deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="calibrated"), context=2048)
     fp8 = inference.decode_step(deploy("Llama-3-70B", "H100", precision="fp8", efficiencies="bound"), context=1)
-    claim = validation.measurement("harvard-70b-itl")
+    claim = evidence.measurement("harvard-70b-itl")
     old = inference.efficiencies_of("H100", framework="TensorRT-LLM 0.5")
     tail = of_a_layer(calibrated, "Llama-2-7B")
     fit, sheet = shipped_fit("inference"), shipped_scores("inference")
@@ -225,8 +223,8 @@ def numbers() -> dict[str, Any]:
             "context": str(ALONE),
             "bound": units.format(runs["bound"], "s", 3),
             "bound_error": units.percent(runs["bound"] / measured - 1),
-            "stream": share(validation.stream_efficiency("a100", "triad"), 1),
-            "streamed": units.format(read / bandwidth / validation.stream_efficiency("a100", "triad"), "s", 3),
+            "stream": share(evidence.stream_efficiency("a100", "triad"), 1),
+            "streamed": units.format(read / bandwidth / evidence.stream_efficiency("a100", "triad"), "s", 3),
             "layers": str(seven.deployment.work.layers),
             "tail": units.format(tail, "s", 3),
             "tails": units.format(32 * tail, "s", 3),
@@ -277,7 +275,7 @@ def numbers() -> dict[str, Any]:
             "claim": units.format(claim.value, "s"),
             "floor": units.format(2 * claim.inputs["parameters"] / catalog.device("H100").memory_bandwidth, "s", 3),
             "fp8_bound": f"{1 / fp8.time:.0f}",
-            "slower": f"{validation.serving_measurement('gpt-fast-70b-int8').value:g}",
+            "slower": f"{evidence.serving_measurement('gpt-fast-70b-int8').value:g}",
             "tp8": units.format(tp8.time, "s", 3),
             "tp8_divided": units.format(tp8.time - tp8.terms.overhead * 7 / 8, "s", 3),
         },

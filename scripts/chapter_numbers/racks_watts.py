@@ -5,8 +5,8 @@ from typing import Any
 
 from chapter_numbers import whole_share as share
 from mlsysim import catalog, collectives, energy, reliability, units
-from mlsysim.validation.measured.clock_checks import HIGHEST, clock_check, clock_runs, fitted_curve, shifted, swing
-from mlsysim.validation.measured.measurements import racks
+from mlsysim.evidence.measured.clock_checks import HIGHEST, clock_check, clock_runs, fitted_curve, shifted, swing
+from mlsysim.evidence.measured.measurements import racks
 
 STATIC, DYNAMIC = 100.0, 300.0  # the round device of the chapter
 HOST = 350.0  # and its share of a host

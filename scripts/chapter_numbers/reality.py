@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from mlsysim import catalog, intervals, parallelism, units, validation
+from mlsysim import catalog, evidence, intervals, parallelism, units
 from mlsysim.efficiencies import pooled_share
-from mlsysim.validation import reality
-from mlsysim.validation.cases import TABLED
-from mlsysim.validation.predictors.training_structures import SHIPPED
-from mlsysim.validation.reality import ClassCheck, simple
-from mlsysim.validation.scoring.nested import shipped_nested
-from mlsysim.validation.scoring.scores import never_seen, shipped_scores
-from mlsysim.validation.scoring.tried import logged, read_log
-from mlsysim.validation.studies import peers
+from mlsysim.evidence import reality
+from mlsysim.evidence.cases import TABLED
+from mlsysim.evidence.predictors.training_structures import SHIPPED
+from mlsysim.evidence.reality import ClassCheck, simple
+from mlsysim.evidence.scoring.nested import shipped_nested
+from mlsysim.evidence.scoring.scores import never_seen, shipped_scores
+from mlsysim.evidence.scoring.tried import logged, read_log
+from mlsysim.evidence.studies import peers
 
 TIMED = ("gemm", "attention", "collective", "training_step", "inference")
 FRESH = {"async": "TTASYNC", "h200": "TTH200", "first": "MB2509", "latest": "MB2608"}
@@ -31,7 +31,7 @@ def _unseen(check: ClassCheck) -> dict[str, str]:
         "outside": share(ours),
         "outside_rows": str(len(ids)),
         "outside_one": share(one),
-        "outside_taken": share(validation.skill(ours, one)),
+        "outside_taken": share(evidence.skill(ours, one)),
     }
 
 
@@ -51,7 +51,7 @@ def _beside_simple(name: str) -> dict[str, str]:
         "honest": share(honest),
         "roof_bias": share(simple.score_roofline(file).bias_mean_over_groups, True),
         "one": share(one),
-        "taken": share(validation.skill(honest, one)),
+        "taken": share(evidence.skill(honest, one)),
     }
 
 
@@ -222,16 +222,16 @@ def _nested() -> dict[str, Any]:
 def _toy() -> dict[str, str]:
     """Round numbers that the text computes: rows that repeat each other, a fit that flatters, a skill."""
     constants, fitted, noise = 3, 12, 0.1
-    gap = float(validation.optimism(constants, noise**2, fitted))
+    gap = float(evidence.optimism(constants, noise**2, fitted))
     inside = noise**2 * (1 - constants / fitted)
     return {
         "measured": units.format(10.0, "s"),
         "half": units.format(5.0, "s"),
         "twice": units.format(20.0, "s"),
-        "half_error": share(validation.signed_error(5.0, 10.0), True),
-        "twice_error": share(validation.signed_error(20.0, 10.0), True),
+        "half_error": share(evidence.signed_error(5.0, 10.0), True),
+        "twice_error": share(evidence.signed_error(20.0, 10.0), True),
         "rows": "100",
-        "effective": f"{validation.effective_rows(100.0, 10.0, 0.5):.0f}",
+        "effective": f"{evidence.effective_rows(100.0, 10.0, 0.5):.0f}",
         "constants": str(constants),
         "fitted": str(fitted),
         "noise": share(noise),
@@ -239,7 +239,7 @@ def _toy() -> dict[str, str]:
         "outside": units.percent((inside + gap) ** 0.5, 1, signed=False),
         "reference": share(0.3),
         "ours": share(0.1),
-        "skill": share(validation.skill(0.1, 0.3)),
+        "skill": share(evidence.skill(0.1, 0.3)),
     }
 
 
@@ -289,6 +289,6 @@ def numbers() -> dict[str, Any]:
             "rows": str(fitted.rows),
             "sources": str(fitted.groups),
             "per_source": f"{per_source:.0f}",
-            "effective": f"{validation.effective_rows(float(fitted.rows), per_source, 0.5):.0f}",
+            "effective": f"{evidence.effective_rows(float(fitted.rows), per_source, 0.5):.0f}",
         },
     }

@@ -4,13 +4,13 @@ import math
 from typing import Any
 
 from chapter_numbers import share as _share
-from mlsysim import memory, reliability, transformer, units, validation
+from mlsysim import evidence, memory, reliability, transformer, units
 
 HOUR, DAY, MINUTE = units.hour, units.day, units.minute
 
 
 def _llama() -> dict[str, Any]:
-    rows = validation.failures()
+    rows = evidence.failures()
     unexpected, every = rows["llama3-unexpected"], rows["llama3-interruptions"]
     devices, watched = unexpected.inputs["devices"], unexpected.inputs["days"] * DAY
     nodes = devices // unexpected.inputs["devices_per_node"]
@@ -59,7 +59,7 @@ def _llama() -> dict[str, Any]:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 11."""
-    rows = validation.failures()
+    rows = evidence.failures()
     mtbf, write, restart = 3 * HOUR, MINUTE, 10 * MINUTE
     young, exact = reliability.young_interval(write, mtbf), reliability.optimal_interval(write, mtbf)
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from mlsysim import capacity, catalog, inference, memory, serving, units
+from mlsysim.evidence.measured.memory_checks import server_starts
 from mlsysim.memory.server_ranges import server_quantiles
 from mlsysim.serving import fleet
 from mlsysim.serving_steps import TIER_0, Batch, step_model
-from mlsysim.validation.measured.memory_checks import server_starts
 
 _OSS_LEFT = -2.14 * 2**30  # vllm2025h100oss: what the log of a server without FlashInfer's sampler has left for cache
 _PRINTED = {"llama": ("Llama-2-7B", 7438), "coder": ("CodeLlama-34B", 2537)}  # blis2026logs

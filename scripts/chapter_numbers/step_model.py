@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 from chapter_numbers import whole_share as _share
-from mlsysim import catalog, kernels, serving_steps, units, validation
+from mlsysim import catalog, evidence, kernels, serving_steps, units
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import (
     PRINTED,
@@ -24,9 +24,7 @@ def _ms(value: float, digits: int = 3) -> str:
     return units.format(value, "s", digits)
 
 
-def _alone(
-    run: validation.ServingRun, rungs: Rungs | None = None, known: Rates | None = None
-) -> tuple[StepModel, Batch]:
+def _alone(run: evidence.ServingRun, rungs: Rungs | None = None, known: Rates | None = None) -> tuple[StepModel, Batch]:
     m = step_model(deploy(run.model, "H100", tp=run.tp), rungs or Rungs(), known)
     return m, Batch(decodes=1.0, context=run.input_len + run.output_len / 2)
 
@@ -35,7 +33,7 @@ def _vidur(device: str) -> float:
     """Mean size of the error on 16-bit products that no rate was taken from."""
     d, r = catalog.device(device), rates(device).products_16bit
     errors = []
-    for row in validation.measurements().values():
+    for row in evidence.measurements().values():
         if (row.group, row.device, row.kind) == ("vidur", device, "gemm"):
             m, n, k = (row.inputs[x] for x in "mnk")
             ours = kernels.measured_kernel_time(
@@ -82,7 +80,7 @@ def _grain() -> dict[str, str]:
     return {"most": _share(ratios[worst] - 1), "at": f"{contexts[worst]:.0f}", "least": _share(ratios[-1] - 1)}
 
 
-def _valley(runs: list[validation.ServingRun]) -> dict[str, str]:
+def _valley(runs: list[evidence.ServingRun]) -> dict[str, str]:
     """Time per layer that fits the runs best for a share of the bandwidth, as in the figure of the notebook."""
     lean = []
     for run in runs:
@@ -115,14 +113,14 @@ def numbers() -> dict[str, Any]:
     both = Batch.of(eight.model, prompt, answers)
     m = eight.model
     pure, mixed, first = (eight.terms(b) for b in (Batch.of(m, decodes=answers), both, Batch.of(m, prefills=prompt)))
-    runs = [r for r in validation.serving_runs().values() if r.regime == "synchronous"]
+    runs = [r for r in evidence.serving_runs().values() if r.regime == "synchronous"]
     errors, bounds = [], []
     for run in runs:
         ours, b = _alone(run)
         errors.append(ours.time(b) / run.mean("itl") - 1)
         bound, b = _alone(run, known=PRINTED)
         bounds.append(bound.time(b) / run.mean("itl") - 1)
-    chat = validation.serving_run("llama-2-7b-tp1-chat")
+    chat = evidence.serving_run("llama-2-7b-tp1-chat")
     ours, b = _alone(chat)
     terms = ours.terms(b)
     r = rates("H100")
@@ -133,8 +131,8 @@ def numbers() -> dict[str, Any]:
     small = kernels.gemm_flops(8, 11008, 4096)
     table = products_table()
     low = table.efficiency(8, 4096, 11008)
-    cold = validation.serving_run("llama-2-7b-train-0").requests[0]
-    warm = validation.serving_run("llama-2-7b-train-0").median("ttft") or 0.0
+    cold = evidence.serving_run("llama-2-7b-train-0").requests[0]
+    warm = evidence.serving_run("llama-2-7b-train-0").median("ttft") or 0.0
     split = [p.n for p in serving_steps.layer_products(m, fused=False)[:3]]
     return {
         "predict": {
@@ -189,10 +187,10 @@ def numbers() -> dict[str, Any]:
             "warm": units.format(warm, "s", 3),
             "infersim": units.format(0.80 * 3430e9, "byte/s", 4),
             "infersim_base": units.format(3430e9, "byte/s", 4),
-            "stream_low": units.format(validation.measurement("azure-h100-stream-copy").value, "byte/s", 3),
-            "stream_high": units.format(validation.measurement("azure-h100-stream-dot").value, "byte/s", 3),
-            "stream_low_share": _share(validation.stream_efficiency("h100", "copy")),
-            "stream_high_share": _share(validation.stream_efficiency("h100", "dot")),
+            "stream_low": units.format(evidence.measurement("azure-h100-stream-copy").value, "byte/s", 3),
+            "stream_high": units.format(evidence.measurement("azure-h100-stream-dot").value, "byte/s", 3),
+            "stream_low_share": _share(evidence.stream_efficiency("h100", "copy")),
+            "stream_high_share": _share(evidence.stream_efficiency("h100", "dot")),
             "claimed_low": _share(2650e9 / h100.memory_bandwidth),
             "claimed_high": _share(2750e9 / h100.memory_bandwidth),
             "split": _share(

@@ -6,11 +6,11 @@ from typing import Any
 from chapter_numbers import share
 from mlsysim import experts, explore, inference, serving, units
 from mlsysim.efficiencies import shipped
+from mlsysim.evidence.hypotheses import expert_claims
+from mlsysim.evidence.measured import fronts, service
+from mlsysim.evidence.scoring.scores import shipped_scores
+from mlsysim.evidence.studies.played_loops import answer_time_at, played_loops
 from mlsysim.serving.closed import met_in_steps
-from mlsysim.serving_steps.claims import expert_claims
-from mlsysim.validation.measured import fronts, service
-from mlsysim.validation.scoring.scores import shipped_scores
-from mlsysim.validation.studies.played_loops import answer_time_at, played_loops
 
 ACCEPTED = 0.85  # deepseek2024v3report, sec. 5.4.3: 85 to 90 % of second tokens are accepted
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlsysim import units
-from mlsysim.validation.studies import tools
+from mlsysim.evidence.studies import tools
 
 
 def _of(key: str) -> dict[str, str]:

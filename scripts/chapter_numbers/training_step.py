@@ -8,15 +8,15 @@ from statistics import NormalDist, mean
 from typing import Any
 
 from chapter_numbers import share as _share
-from mlsysim import catalog, collectives, flops, memory, parallelism, training, units, validation
+from mlsysim import catalog, collectives, evidence, flops, memory, parallelism, training, units
 from mlsysim.efficiencies import best_share, lineage
+from mlsysim.evidence import PublishedPlan, scoring
+from mlsysim.evidence.predictors import shipped_constants
+from mlsysim.evidence.scoring.scores import shipped_scores
+from mlsysim.evidence.studies.shipped import training_cases
 from mlsysim.parallelism import Plan
 from mlsysim.training import Efficiencies, TrainingStep
 from mlsysim.training.shares import softmax_gain
-from mlsysim.validation import PublishedPlan, scoring
-from mlsysim.validation.predictors import shipped_constants
-from mlsysim.validation.scoring.scores import shipped_scores
-from mlsysim.validation.studies.shipped import training_cases
 
 _FAR = 0.25  # error from which a source is named
 COUNTED = replace(training.BOUND, name="counted", elementwise=34.0, dp_overlap=1.0)
@@ -48,7 +48,7 @@ def _error(row: scoring.ScoredRow) -> str:
 
 
 def _gpt3(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str, str]:
-    row, paper = validation.published_plan("gpt3-1024"), validation.counts()["narayanan-gpt3-run"]
+    row, paper = evidence.published_plan("gpt3-1024"), evidence.counts()["narayanan-gpt3-run"]
     n, d, gpus, rate = (paper.inputs[k] for k in ("parameters", "tokens", "devices", "rate"))
     peak = row.node.device.peak_flops[row.precision]
 
@@ -92,7 +92,7 @@ def _gpt3(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str,
 def _llama(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str, str]:
     out = {}
     for length, name in (("8k", "llama3-405b-8k"), ("16k", "llama3-405b-16k"), ("128k", "llama3-405b-128k")):
-        row, plain = validation.published_plan(name), predicted["datasheet"][name]
+        row, plain = evidence.published_plan(name), predicted["datasheet"][name]
         assert row.rate is not None
         assert plain.predicted is not None
         peak = row.node.device.peak_flops[row.precision]
@@ -107,7 +107,7 @@ def _llama(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str
         assert abs(step.time / plain.predicted - 1) < 1e-6, "the predictor assumes four chunks here"
         if length != "128k":
             out[f"bubble_{length}"] = _share(step.terms.bubble / step.time, 0)
-    long = validation.published_plan("llama3-405b-128k")
+    long = evidence.published_plan("llama3-405b-128k")
     out["dp_128k"] = f"{long.devices.value / parallelism.devices(long.plan.tp, long.plan.pp, long.plan.cp, 1):g}"
     token = flops.training_flops_per_token(long.shape, long.seq, causal=True, recompute="none")
     out["core_share"] = _share(1 - token.matmul / token.model_flops, 0)
@@ -116,9 +116,9 @@ def _llama(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str
 
 
 def _mtnlg(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str, str]:
-    bench = validation.published_plan("megatron-530b")
+    bench = evidence.published_plan("megatron-530b")
     assert bench.rate is not None
-    rows = {n: validation.published_plan(f"mtnlg-{n}") for n in (280, 350, 420)}
+    rows = {n: evidence.published_plan(f"mtnlg-{n}") for n in (280, 350, 420)}
     slow = rows[280]
     hardware = flops.megatron_flops(slow.global_batch, slow.seq, slow.layers, slow.shape.hidden, slow.shape.vocab)
     return {
@@ -183,7 +183,7 @@ def _plan() -> dict[str, str]:
 
 
 def _moe() -> dict[str, str]:
-    run, total = validation.counts()["deepseek-v3-run"], validation.counts()["deepseek-v3-total"]
+    run, total = evidence.counts()["deepseek-v3-run"], evidence.counts()["deepseek-v3-total"]
     i = run.inputs
 
     def hours(efficiencies: Efficiencies, link: float | None = None) -> tuple[float, TrainingStep]:
@@ -235,11 +235,11 @@ def _score() -> dict[str, str]:
         "software": f"{steps[2]:.0f}",
         "points": f"{-100 * float(sheet.datasheet.bias or 0.0):.0f}",
         "ampere": f"{a100.gemm:.2f}",
-        "ampere_alone": f"{validation.gemm_efficiency('a100'):.2f}",
+        "ampere_alone": f"{evidence.gemm_efficiency('a100'):.2f}",
         "variation": _share(software["variation"]),
         "positive": " and ".join(g for g, (plain, _) in sheet.groups.items() if (plain.bias or 0.0) > 0),
         "hopper": f"{h100.gemm:.2f}",
-        "hopper_alone": f"{validation.gemm_efficiency('h100'):.2f}",
+        "hopper_alone": f"{evidence.gemm_efficiency('h100'):.2f}",
         "attention": f"{min(attention):.2f} to {max(attention):.2f}",
         "softmax_gain": f"{softmax_gain(lineage(catalog.device('GB300'))):.2f}",
         "best_mi300x": _share(best_share(catalog.device("MI300X"), "fp8"), 0),
@@ -307,7 +307,7 @@ def numbers() -> dict[str, Any]:
     eight = parallelism.bubble_ratio(8, 8)
     devices = 32_768
     h100, llama = catalog.device("H100"), "Llama-3.1-8B"
-    rate = validation.published_plan("llama3-405b-16k").rate
+    rate = evidence.published_plan("llama3-405b-16k").rate
     assert rate is not None
 
     def counted(convention: str) -> str:

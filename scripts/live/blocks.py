@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from mlsysim.classroom.live import HINTS, as_html, question
-from mlsysim.classroom.readings import digits, listed
+from mlsysim.course.live import HINTS, as_html, question
+from mlsysim.course.readings import digits, listed
 
 __all__ = ["as_html", "listing", "questions", "view"]
 

@@ -76,7 +76,7 @@ def packed(wheel: Path) -> bytes:
 
 def prelude(imports: list[str], programs: list[str]) -> str:
     """What runs before the snapshot: the imports of every view, what every page reads, and the first move of these programs."""
-    lines = [f"import sys\nsys.path.insert(0, {SITE!r})", "from mlsysim.classroom.live import answer"]
+    lines = [f"import sys\nsys.path.insert(0, {SITE!r})", "from mlsysim.course.live import answer"]
     for line in imports:  # what needs NumPy is not there in a page
         lines.append(f"try:\n    {line}\nexcept ImportError:\n    pass")
     lines += [
@@ -84,7 +84,7 @@ def prelude(imports: list[str], programs: list[str]) -> str:
         "catalog.nodes()",
         "for name in catalog.devices(): catalog.device(name)",
         "for name in catalog.models(): catalog.model(name)",
-        "from mlsysim.classroom.live import open_view",
+        "from mlsysim.course.live import open_view",
         f"for code in {programs!r}:",
         "    try:\n        open_view(code).move({})\n    except ImportError:\n        pass",
         "import gc; gc.collect(); gc.freeze()",  # what is there from the start is never looked through again

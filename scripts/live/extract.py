@@ -18,8 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim import classroom
-from mlsysim.classroom.live import read_only
+from mlsysim import course
+from mlsysim.course.live import read_only
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 LONG = 0.1  # seconds of a processor that a statement may take before its value is shipped instead
@@ -183,7 +183,7 @@ def kept(found: Found) -> Found:
     """
     parts = statements({"cells": [{"cell_type": "code", "id": found.cell, "source": found.code}]})
     space: dict[str, Any] = {"__name__": "__live__"}
-    classroom.explore, before = (lambda *_, **__: None), classroom.explore
+    course.explore, before = (lambda *_, **__: None), course.explore
     done = []
     absent = {n for line in missing(found.code) for n in _binds(ast.parse(line).body[0])}
     try:
@@ -195,7 +195,7 @@ def kept(found: Found) -> Found:
             if done[-1] is part and part.uses & (absent | SEARCHES):
                 absent |= part.binds  # what is made of it is not to be had either
     finally:
-        classroom.explore = before
+        course.explore = before
     (last,) = [p for p in done if _explores(p.node)]
     wanted = [*needed(done[:-1], last.uses), last]
     used = frozenset().union(*(p.uses for p in wanted))

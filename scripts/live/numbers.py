@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mlsysim
-from mlsysim import catalog, equations, validation
+from mlsysim import catalog, equations, evidence
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "scripts" / "chapter_numbers"
@@ -186,12 +186,8 @@ def cited(text: str) -> str:
 def _sources(node: ast.AST) -> Iterator[str]:
     """The sources of what an expression looks up by name: measurements and devices."""
     for inner in ast.walk(node):
-        if (
-            isinstance(inner, ast.Constant)
-            and isinstance(inner.value, str)
-            and inner.value in validation.measurements()
-        ):
-            yield str(validation.measurement(inner.value).sourced)
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str) and inner.value in evidence.measurements():
+            yield str(evidence.measurement(inner.value).sourced)
         if (
             isinstance(inner, ast.Call)
             and ast.unparse(inner.func) == "catalog.device"

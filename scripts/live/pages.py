@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim import __version__
-from mlsysim.classroom.exercises import assignment
-from mlsysim.classroom.live import View, open_view, run
-from mlsysim.classroom.sizing import showing
+from mlsysim.course.exercises import assignment
+from mlsysim.course.live import View, open_view, run
+from mlsysim.course.sizing import showing
 
 from . import blocks, numbers
 from .engine import CACHE, ROOT

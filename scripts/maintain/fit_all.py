@@ -25,12 +25,12 @@ import fit_intervals
 import score_reality
 
 from mlsysim.errors import MlsysimError
-from mlsysim.validation import reality
-from mlsysim.validation.cases import read_cases
-from mlsysim.validation.predictors import PREDICTORS
-from mlsysim.validation.scoring import scores
-from mlsysim.validation.scoring.leaving import leave_out
-from mlsysim.validation.scoring.ranges import POOLS, Left, left_errors
+from mlsysim.evidence import reality
+from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence.predictors import PREDICTORS
+from mlsysim.evidence.scoring import scores
+from mlsysim.evidence.scoring.leaving import leave_out
+from mlsysim.evidence.scoring.ranges import POOLS, Left, left_errors
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlsysim.errors import InputError, MlsysimError
-from mlsysim.validation.cases import CaseFile, read_cases
-from mlsysim.validation.predictors import PREDICTORS, READ_BY_SOLVERS, Constants
-from mlsysim.validation.reality.simple import ROOFLINES
-from mlsysim.validation.scoring import fit, scores
-from mlsysim.validation.scoring.baselines import score_baselines, score_per_generation
-from mlsysim.validation.scoring.leaving import Leaving, leave_out
+from mlsysim.evidence.cases import CaseFile, read_cases
+from mlsysim.evidence.predictors import PREDICTORS, READ_BY_SOLVERS, Constants
+from mlsysim.evidence.reality.simple import ROOFLINES
+from mlsysim.evidence.scoring import fit, scores
+from mlsysim.evidence.scoring.baselines import score_baselines, score_per_generation
+from mlsysim.evidence.scoring.leaving import Leaving, leave_out
 
 PACKAGE = Path(__file__).resolve().parents[2] / "mlsysim"
-SCORES = PACKAGE / "validation" / "scoring" / "sheets"
+SCORES = PACKAGE / "evidence" / "scoring" / "sheets"
 
 
 def as_toml(file: CaseFile, constants: Constants, date: datetime.date) -> str:
@@ -62,7 +62,7 @@ def write_constants(file: CaseFile, date: datetime.date, output: Path | None = N
     """Fit the constants of a class and write the file that ships."""
     name = file.case_class.name
     constants = fit(name, file.cases)
-    folder = PACKAGE / ("efficiencies" if name in READ_BY_SOLVERS else "validation/predictors/constants")
+    folder = PACKAGE / ("efficiencies" if name in READ_BY_SOLVERS else "evidence/predictors/constants")
     path = output or folder / f"{name}.toml"
     path.write_text(as_toml(file, constants, date), encoding="utf-8")
     return path, constants

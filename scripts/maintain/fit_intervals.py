@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlsysim.errors import MlsysimError
+from mlsysim.evidence.cases import CaseFile, read_cases
+from mlsysim.evidence.scoring.conformal import NOMINAL, GroupedErrors
+from mlsysim.evidence.scoring.domains import ground
+from mlsysim.evidence.scoring.leaving import leave_out
+from mlsysim.evidence.scoring.ranges import POOLS, Left, entry, held_later, left_errors
 from mlsysim.intervals import KNOWN, NEW, interval_end, log_error
 from mlsysim.memory import ServerMemory, server_memory
 from mlsysim.memory.server_ranges import PARTS
-from mlsysim.validation.cases import CaseFile, read_cases
-from mlsysim.validation.scoring.conformal import NOMINAL, GroupedErrors
-from mlsysim.validation.scoring.domains import ground
-from mlsysim.validation.scoring.leaving import leave_out
-from mlsysim.validation.scoring.ranges import POOLS, Left, entry, held_later, left_errors
 
 T = TypeVar("T")
 OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "intervals.toml"

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from mlsysim import catalog, validation
+from mlsysim import catalog, evidence
 
 OUT = Path(__file__).resolve().parents[2] / "mlsysim" / "serving_steps" / "rates.toml"
 SOURCES = {
@@ -240,8 +240,8 @@ def sixteen_bit(device: str, start: Fit) -> dict[str, Any]:
     else:
         azure = AZURE[device]
         shares = {
-            "compute": validation.gemm_efficiency(azure),
-            "memory": validation.stream_efficiency(azure, "triad"),
+            "compute": evidence.gemm_efficiency(azure),
+            "memory": evidence.stream_efficiency(azure, "triad"),
         }
         origin = f"azure2024{azure}: measured product of 8192 and STREAM triad; start of the table of 8-bit products"
     return {**shares, "start": start.start, "origin": origin}
@@ -262,8 +262,8 @@ def text(table: list[dict[str, str]]) -> str:
         parts += [line(kind, vars(kinds[kind])) for kind in KINDS if kind in kinds]
     start = found["h100"]["products_8bit"].start
     a100 = {
-        "compute": validation.gemm_efficiency("a100"),
-        "memory": validation.stream_efficiency("a100", "triad"),
+        "compute": evidence.gemm_efficiency("a100"),
+        "memory": evidence.stream_efficiency("a100", "triad"),
         "start": start,
         "origin": "azure2024a100: measured product of 8192 and STREAM triad; start of the products of H100-SXM5-80GB",
     }

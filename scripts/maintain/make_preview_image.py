@@ -7,7 +7,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from mlsysim.classroom import pictures
+from mlsysim.course import pictures
 
 OUT = Path(__file__).resolve().parents[2] / "book" / "assets" / "preview.png"
 

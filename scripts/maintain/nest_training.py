@@ -3,7 +3,7 @@
 
 scripts/maintain/nest_training.py FOLDER_OF_CASES [FOLDER ...] [--start nothing|counted ...]
 
-Run it after the structure of a step or its alternatives (``validation.predictors.training_structures``) changed. A start that
+Run it after the structure of a step or its alternatives (``evidence.predictors.training_structures``) changed. A start that
 is not named keeps what it has.
 """
 
@@ -20,10 +20,10 @@ from typing import Any
 import fit_intervals
 
 from mlsysim.errors import MlsysimError
-from mlsysim.validation.cases import read_cases
-from mlsysim.validation.scoring.nested import STARTS, Nested, Search, nested_of
+from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence.scoring.nested import STARTS, Nested, Search, nested_of
 
-OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "validation" / "scoring" / "nested.toml"
+OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "evidence" / "scoring" / "nested.toml"
 _HEAD = (
     "# Structure of training steps chosen inside the folds, written by scripts/maintain/nest_training.py. Do not edit."
 )

@@ -17,7 +17,8 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from mlsysim import serving_steps
+from mlsysim import evidence
+from mlsysim.evidence.measuring.microbench import stolen
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
 from mlsysim.hlo.fusing import slicing
 from mlsysim.hlo.fusing.fusion import kernels
@@ -25,7 +26,6 @@ from mlsysim.hlo.profiler import profiled
 from mlsysim.hlo.profiler.clone import Input, Standalone
 from mlsysim.hlo.profiler.extract import Extractor
 from mlsysim.hlo.profiler.profiling import Effort, Measurement, ProfilingEstimator
-from mlsysim.serving_steps.measuring.microbench import stolen
 
 ROUNDS = 3
 EFFORT = Effort(warmups=3, repeats=30, budget=2.0)
@@ -70,7 +70,7 @@ def measure(path: Path, keep_memory: bool = True) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8")
     extractor = Extractor(text, path.stem)
     mine = regions(extractor)
-    clock = RooflineEstimator(serving_steps.profile(PROFILE).device, run_as={"bf16": "fp32", "f32": "fp32"})
+    clock = RooflineEstimator(evidence.profile(PROFILE).device, run_as={"bf16": "fp32", "f32": "fp32"})
     programs = [extractor.standalone(r) for r in mine]
     together = whole(extractor, alone(text))
     found: dict[str, list[Measurement]] = {}

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlsysim.validation.cases import TABLED
-from mlsysim.validation.reality.leave_one_out import as_toml, measure
+from mlsysim.evidence.cases import TABLED
+from mlsysim.evidence.reality.leave_one_out import as_toml, measure
 
-FILE = Path(__file__).resolve().parents[2] / "mlsysim" / "validation" / "reality" / "honest.toml"
+FILE = Path(__file__).resolve().parents[2] / "mlsysim" / "evidence" / "reality" / "honest.toml"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from mlsysim.errors import MlsysimError
-from mlsysim.validation.cases import read_cases
-from mlsysim.validation.scoring.leaving import leave_out, log_variant
+from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence.scoring.leaving import leave_out, log_variant
 
 
 def main(argv: Sequence[str] | None = None) -> int:

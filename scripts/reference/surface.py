@@ -222,4 +222,4 @@ def _below(module: str) -> list[str]:
     if not module or not hasattr(home, "__path__"):
         return named
     inside = [m.name.removeprefix("mlsysim.") for m in pkgutil.iter_modules(home.__path__, f"{home.__name__}.")]
-    return [*named, *inside, *(["drawing.style"] if module == "classroom" else [])]
+    return [*named, *inside, *(["drawing.style"] if module == "course" else [])]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from mlsysim import units
-from mlsysim.validation.studies import tools
+from mlsysim.evidence.studies import tools
 
 OURS = "size-it"
 KINDS = {"memory": "memory", "speed": "speed", "cost": "device-hours"}

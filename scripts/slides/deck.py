@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlsysim.classroom.exercises import assignment
+from mlsysim.course.exercises import assignment
 
 Node = dict[str, Any]
 PREDICT = "Predict before you read on"

@@ -156,7 +156,7 @@ def article(html: str) -> str:
 
 def chapters(root: Path, only: Sequence[str] = ()) -> tuple[list[tuple[str, str, str]], dict[str, bytes]]:
     """Slug, address and text of the chapters that have exercises, and the drawings that the build made."""
-    from mlsysim.classroom.exercises import OBJECTIVES
+    from mlsysim.course.exercises import OBJECTIVES
 
     wanted = [s for s in OBJECTIVES if not only or s in only]
     build, pages = read_chapters(root, wanted)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mlsysim.classroom.exercises import EXERCISES, check
-from mlsysim.classroom.exercises.answers import forms, read
+from mlsysim.course.exercises import EXERCISES, check
+from mlsysim.course.exercises.answers import forms, read
 from mlsysim.errors import InputError
 
 PROMPT = "Requests arrive and 38 sequences run in micro-batches. How many tokens, requests?"

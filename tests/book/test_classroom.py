@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from mlsysim import catalog, roofline
-from mlsysim.classroom import (
+from mlsysim.course import (
     PALETTE,
     Bars,
     Chart,
@@ -112,7 +112,7 @@ def test_matplotlib_draws_the_same_data() -> None:
 def test_without_matplotlib_a_chart_is_an_svg() -> None:
     script = (
         "import sys; sys.modules['matplotlib'] = None; sys.modules['IPython'] = None\n"
-        "from mlsysim.classroom import draw, roofline_chart\n"
+        "from mlsysim.course import draw, roofline_chart\n"
         "chart = roofline_chart([('H100', 'bf16', 1.0, 1.0)])\n"
         "draw(chart); assert chart._repr_svg_().startswith('<svg'); assert 'numpy' not in sys.modules"
     )
@@ -276,7 +276,7 @@ def test_bars_refuse_what_they_cannot_draw(make: Callable[[], Bars]) -> None:
 def test_without_matplotlib_bars_are_an_svg() -> None:
     script = (
         "import sys; sys.modules['matplotlib'] = None; sys.modules['IPython'] = None\n"
-        "from mlsysim.classroom import Bars, draw_bars\n"
+        "from mlsysim.course import Bars, draw_bars\n"
         "draw_bars(Bars(['a'], {'one': [1.0]}, 'x')); assert 'numpy' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)

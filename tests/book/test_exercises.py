@@ -26,9 +26,9 @@ from support import NIGHTLY, ROOT, missing
 
 import mlsysim
 from mlsysim import roofline, units
-from mlsysim.classroom import check, inputs, question
-from mlsysim.classroom.exercises import EXERCISES, OBJECTIVES, Exercise, assignment, chapters, engine, running, tasks
 from mlsysim.cli import main
+from mlsysim.course import check, inputs, question
+from mlsysim.course.exercises import EXERCISES, OBJECTIVES, Exercise, assignment, chapters, engine, running, tasks
 from mlsysim.equations import REGISTRY, recording
 from mlsysim.errors import InputError, UnknownNameError
 
@@ -584,7 +584,7 @@ def test_solutions_import_what_they_use() -> None:
     """Each runs as in a notebook: with its chapter's modules, and before anything is checked. The last chapter first."""
     solutions = {e.id: [make_exercises.modules(e.slug), e.solution] for e in reversed(list(EXERCISES.values()))}
     code = (
-        "import json, sys, mlsysim; from mlsysim.classroom import inputs\n"
+        "import json, sys, mlsysim; from mlsysim.course import inputs\n"
         "for modules, code in json.load(sys.stdin).values():\n"
         "    exec(code, {m: getattr(mlsysim, m) for m in modules} | {'SEED': '', 'inputs': inputs})"
     )
@@ -594,9 +594,9 @@ def test_solutions_import_what_they_use() -> None:
 
 def test_checking_needs_nothing_but_the_standard_library_and_its_own_chapter() -> None:
     code = (
-        "import sys; from mlsysim.classroom import check, question; check('01.1', 1.0, 'ada'); question('01.2');"
+        "import sys; from mlsysim.course import check, question; check('01.1', 1.0, 'ada'); question('01.2');"
         "print(sorted({m.partition('.')[0] for m in sys.modules} & {'numpy', 'IPython', 'otter', 'matplotlib', 'ipywidgets'}));"
-        "print(sys.modules['mlsysim.classroom.exercises.chapters'].read.cache_info().currsize, 'mlsysim.hlo' in sys.modules)"
+        "print(sys.modules['mlsysim.course.exercises.chapters'].read.cache_info().currsize, 'mlsysim.hlo' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["[]", "1", "False"]
@@ -947,7 +947,7 @@ def test_grade_errors_are_one_sentence(
 
 
 def test_grade_refuses_without_its_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsysim.classroom import grading
+    from mlsysim.course import grading
 
     folder = hand_in(tmp_path / "in", {"ada": "{}"})
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -960,7 +960,7 @@ def test_grade_refuses_without_its_sandbox(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_no_cell_of_the_table_is_a_formula(tmp_path: Path) -> None:
-    from mlsysim.classroom.grading import Row, write_csv
+    from mlsysim.course.grading import Row, write_csv
 
     evil = ["=1+1", "\uff1d1+1", "\uff201", "+1", "-1", "@x", "\t=1", "\r\n=1", " =1", 'a"b,c', "x" * 5000, "a\x1b[31m"]
     write_csv([Row(text, 0, 1, {"01.1": 0}, "ok", text) for text in evil], tmp_path / "g.csv")
@@ -1017,7 +1017,7 @@ def test_hostile_submissions_end_and_cannot_score(tmp_path: Path) -> None:
         "daemon": f"import subprocess, sys\n{run}\nsubprocess.Popen(run, start_new_session=True)",
         "forge": "import os\nfor fd in range(3, 20):\n    try:\n        os.write(fd, b'{\"score\": 100}')\n    except OSError:\n        pass",
         "exit": "import os; os._exit(0)",
-        "patch": "import mlsysim.classroom.exercises.engine as e; e.grade = lambda *a: 1 / 0\nimport json; json.dumps = json.dump = print",
+        "patch": "import mlsysim.course.exercises.engine as e; e.grade = lambda *a: 1 / 0\nimport json; json.dumps = json.dump = print",
     }
     # Those that never end get few seconds, the others many, since on a busy machine an honest one takes its time.
     folder = hand_in(tmp_path / "endless", {name: submission(name, {}, code) for name, code in endless.items()})
@@ -1046,7 +1046,7 @@ def test_hostile_submissions_end_and_cannot_score(tmp_path: Path) -> None:
 @pytest.mark.sandbox
 @pytest.mark.usefixtures("sandbox")
 def test_a_python_that_others_cannot_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsysim.classroom.grading import grade_folder
+    from mlsysim.course.grading import grade_folder
 
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)

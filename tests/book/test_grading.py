@@ -15,7 +15,7 @@ import pytest
 from sandboxed import usable_sandbox
 from support import ROOT
 
-from mlsysim.classroom.grading import (
+from mlsysim.course.grading import (
     Late,
     Row,
     collect,
@@ -29,11 +29,11 @@ from mlsysim.classroom.grading import (
     write_import,
     write_json,
 )
-from mlsysim.classroom.grading import (
+from mlsysim.course.grading import (
     sandbox as box,
 )
-from mlsysim.classroom.grading.marks import Remark
-from mlsysim.classroom.grading.submissions import latest, owner
+from mlsysim.course.grading.marks import Remark
+from mlsysim.course.grading.submissions import latest, owner
 from mlsysim.errors import InputError
 
 ATTACKS = tomllib.loads((Path(__file__).parent / "attacks.toml").read_text(encoding="utf-8"))["attack"]
@@ -340,7 +340,7 @@ os._exit(0)"""
 @pytest.mark.regression
 @pytest.mark.slow
 def test_every_file_is_a_row_whatever_it_holds(tmp_path: Path) -> None:
-    from mlsysim.classroom.grading import grade
+    from mlsysim.course.grading import grade
 
     folder = tmp_path / "in"
     folder.mkdir()
@@ -381,9 +381,9 @@ def test_every_file_is_a_row_whatever_it_holds(tmp_path: Path) -> None:
 
 @pytest.mark.regression
 def test_what_takes_too_long_to_compare_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlsysim.classroom.exercises import assignment
-    from mlsysim.classroom.grading import clerk, marks
-    from mlsysim.classroom.grading.submissions import Submission
+    from mlsysim.course.exercises import assignment
+    from mlsysim.course.grading import clerk, marks
+    from mlsysim.course.grading.submissions import Submission
 
     (tmp_path / "ada.ipynb").write_text(notebook("ada", "answer_1 = 1"), encoding="utf-8")
     monkeypatch.setattr(clerk, "LEAST_SECONDS", 0.01)
@@ -402,8 +402,8 @@ def test_what_takes_too_long_to_compare_is_a_row(tmp_path: Path, monkeypatch: py
 def test_texts_are_read_in_linear_time(code: str) -> None:
     import time
 
-    from mlsysim.classroom.exercises import assignment
-    from mlsysim.classroom.grading import clerk, reasons
+    from mlsysim.course.exercises import assignment
+    from mlsysim.course.grading import clerk, reasons
 
     start = time.process_time()
     clerk.own_texts([code, "answer_1 = 2"], assignment(DESIGN))
@@ -423,8 +423,8 @@ def test_likeness_takes_no_longer_for_texts_that_repeat() -> None:
 
 @pytest.mark.regression
 def test_what_stood_in_the_notebook_before_is_nobody_s_text() -> None:
-    from mlsysim.classroom.exercises import assignment
-    from mlsysim.classroom.grading import clerk
+    from mlsysim.course.exercises import assignment
+    from mlsysim.course.grading import clerk
 
     for slug in ("02-counting", "11-reliability", DESIGN):
         document = json.loads((ROOT / "exercises" / slug / "student.ipynb").read_text(encoding="utf-8"))
@@ -453,8 +453,8 @@ def test_what_stood_in_the_notebook_before_is_nobody_s_text() -> None:
 def test_a_second_file_is_not_the_grade(
     names: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mlsysim.classroom.exercises import assignment
-    from mlsysim.classroom.grading import clerk, grade, marks
+    from mlsysim.course.exercises import assignment
+    from mlsysim.course.grading import clerk, grade, marks
 
     right = {id: [2.0, True, "", "Correct.", ""] for id in (e.id for e in assignment(SLUG))}
     monkeypatch.setattr(marks, "check_sandbox", lambda insecure: None)
@@ -606,8 +606,8 @@ def reasoned(student: str, *cells: str) -> str:
 
 
 def test_a_reason_is_read_from_the_text_and_never_lost() -> None:
-    from mlsysim.classroom.exercises import assignment
-    from mlsysim.classroom.grading import reasons
+    from mlsysim.course.exercises import assignment
+    from mlsysim.course.grading import reasons
 
     exercises = assignment(DESIGN)
     assert reasons.asked(exercises) == {"03.12": "reason_12"}
@@ -625,8 +625,8 @@ def test_a_reason_is_read_from_the_text_and_never_lost() -> None:
 
 
 def test_reasons_stand_on_a_sheet_with_their_rubric_and_on_the_page(tmp_path: Path) -> None:
-    from mlsysim.classroom.exercises import assignment
-    from mlsysim.classroom.grading import read_marks, write_reasons
+    from mlsysim.course.exercises import assignment
+    from mlsysim.course.grading import read_marks, write_reasons
 
     rubric = next(e for e in assignment(DESIGN) if e.id == "03.12").rubric
     points = {"03.12": 4.0}

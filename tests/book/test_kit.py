@@ -15,8 +15,8 @@ from slides import decks
 from slides.deck import ANSWER, NEARLY, NoDeck
 from support import ROOT
 
-from mlsysim.classroom import check, question
-from mlsysim.classroom.exercises import EXERCISES, OBJECTIVES, capstones, exercise
+from mlsysim.course import check, question
+from mlsysim.course.exercises import EXERCISES, OBJECTIVES, capstones, exercise
 from mlsysim.errors import InputError, UnknownNameError
 
 BANKED = [e for e in EXERCISES.values() if e.form in ("number", "word")]

@@ -16,9 +16,9 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import make_live  # noqa: E402
 from live import blocks, engine, extract, numbers, pages  # noqa: E402
 
-from mlsysim import classroom  # noqa: E402
-from mlsysim.classroom import check, exercises, live  # noqa: E402
-from mlsysim.classroom.sliders import Choice, LogSlider, Slider  # noqa: E402
+from mlsysim import course  # noqa: E402
+from mlsysim.course import check, exercises, live  # noqa: E402
+from mlsysim.course.sliders import Choice, LogSlider, Slider  # noqa: E402
 from mlsysim.errors import InputError  # noqa: E402
 
 
@@ -29,7 +29,7 @@ def cell(source: str, id: str = "c") -> dict[str, object]:
 EXAMPLE = {
     "cells": [
         cell("%pip install something", "install"),
-        cell("import math, sys\nfrom mlsysim import units, catalog\nfrom mlsysim.classroom import Slider, explore"),
+        cell("import math, sys\nfrom mlsysim import units, catalog\nfrom mlsysim.course import Slider, explore"),
         cell("def unused(x):\n    return x\n\n\nfactor = 2\nTABLE = {}\nfor i in range(3):\n    TABLE[i] = factor * i"),
         cell("names = [catalog for catalog in 'ab']\nfactor = 3  # what a view below sees"),
         cell(
@@ -111,7 +111,7 @@ def test_a_listing_shows_prints_values_and_the_library_s_error() -> None:
     assert (
         "figure"
         in live.run(
-            "from mlsysim.classroom import draw, roofline_chart\ndraw(roofline_chart([('H100', 'bf16', 1, 1)]))", {}
+            "from mlsysim.course import draw, roofline_chart\ndraw(roofline_chart([('H100', 'bf16', 1, 1)]))", {}
         )["shown"]
     )
 
@@ -128,7 +128,7 @@ def test_choices_are_prepared_one_at_a_time_and_each_once() -> None:
 
 def test_a_page_knows_what_stands_one_choice_away_from_a_cold_start() -> None:
     card = Choice("H100", ["A100", "H100", "B200"])
-    view = live.View(lambda card, n: classroom.Reading((("n", n), ("card", card))), card=card, n=Slider(1, 1, 4, 1))
+    view = live.View(lambda card, n: course.Reading((("n", n), ("card", card))), card=card, n=Slider(1, 1, 4, 1))
     assert pages._answers(view) == {"card:0": view.move({"card": 0}), "card:2": view.move({"card": 2})}
     cold = "from mlsysim.explore import plan\n"
     assert [

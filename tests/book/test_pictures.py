@@ -11,10 +11,10 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from mlsysim import catalog, collectives, explore, hlo, memory, network, parallelism, roofline
-from mlsysim.classroom import pictures
-from mlsysim.classroom.pictures.cluster.messages import ring_held
-from mlsysim.classroom.pictures.cluster.schedules import pipeline_tasks
-from mlsysim.classroom.pictures.serving.answers import _tight
+from mlsysim.course import pictures
+from mlsysim.course.pictures.cluster.messages import ring_held
+from mlsysim.course.pictures.cluster.schedules import pipeline_tasks
+from mlsysim.course.pictures.serving.answers import _tight
 from mlsysim.drawing import DASHES, PALETTE, Bars, Chart, Drawing, Lanes, Line, Marks, Panels, Span, Swings
 from mlsysim.drawing.charts import Name, on_lines
 from mlsysim.drawing.scenes import (
@@ -682,7 +682,7 @@ def test_drawn_clocks_are_to_scale_and_the_longer_one_is_the_law() -> None:
 @pytest.mark.independent
 @pytest.mark.parametrize("kernel", [0.4, 2.0])
 def test_a_drawn_queue_waits_as_long_as_its_formula(kernel: float) -> None:
-    from mlsysim.classroom.pictures.machines.clocks import queue_times
+    from mlsysim.course.pictures.machines.clocks import queue_times
 
     _, device = queue_times(1.0, kernel, 5)
     assert device[-1][1] - 5 * kernel == pytest.approx(roofline.dispatch_time(5, 1.0, 5 * kernel))
@@ -691,7 +691,7 @@ def test_a_drawn_queue_waits_as_long_as_its_formula(kernel: float) -> None:
 @pytest.mark.independent
 @pytest.mark.parametrize("n", [3, 4, 6, 8])
 def test_a_drawn_tree_sums_all_in_as_many_steps_as_its_equation_has(n: int) -> None:
-    from mlsysim.classroom.pictures.cluster.messages import tree_sends
+    from mlsysim.course.pictures.cluster.messages import tree_sends
 
     held = {rank: {rank} for rank in range(n)}
     steps = tree_sends(n)
@@ -704,7 +704,7 @@ def test_a_drawn_tree_sums_all_in_as_many_steps_as_its_equation_has(n: int) -> N
 
 @pytest.mark.independent
 def test_drawn_chunks_take_as_long_as_filling_and_passing() -> None:
-    from mlsysim.classroom.pictures.machines.clocks import chunk_times
+    from mlsysim.course.pictures.machines.clocks import chunk_times
 
     assert chunk_times(6, 4, 1 / 6)[-1][-1][1] == pytest.approx((6 + 4 - 1) / 6)
 
@@ -712,7 +712,7 @@ def test_drawn_chunks_take_as_long_as_filling_and_passing() -> None:
 @pytest.mark.independent
 @pytest.mark.parametrize(("tokens", "window"), [(8, None), (8, 3), (10, 9)])
 def test_drawn_masks_have_the_mean_of_the_equation(tokens: int, window: int | None) -> None:
-    from mlsysim.classroom.pictures.machines.counts import visible_keys
+    from mlsysim.course.pictures.machines.counts import visible_keys
 
     seen = visible_keys(tokens, window)
     w = window or tokens
@@ -722,7 +722,7 @@ def test_drawn_masks_have_the_mean_of_the_equation(tokens: int, window: int | No
 @pytest.mark.independent
 def test_drawn_tensors_of_a_layer_add_up_to_the_published_count() -> None:
     """34 + 5 a s / h, of which 24 and the scores are divided (Korthikanti et al., equations 1 and 2)."""
-    from mlsysim.classroom.pictures.machines.memory import kept_of_layer
+    from mlsysim.course.pictures.machines.memory import kept_of_layer
 
     kept = kept_of_layer("GPT-3-175B", 2048)
     sums = {who: sum(v for _, v, w in kept if w == who) for who in ("whole", "divided", "scores")}

@@ -11,9 +11,9 @@ from typing import Any
 import audit_hints  # a script, not a package
 import pytest
 
-from mlsysim.classroom import Desk, check, worked
-from mlsysim.classroom.exercises import EXERCISES, desk, slips
-from mlsysim.classroom.exercises.engine import grade
+from mlsysim.course import Desk, check, worked
+from mlsysim.course.exercises import EXERCISES, desk, slips
+from mlsysim.course.exercises.engine import grade
 from mlsysim.errors import InputError
 
 MADE = list(audit_hints.answers([f"h{i}" for i in range(8)]))
@@ -202,7 +202,7 @@ def test_a_graded_desk_needs_a_deadline_with_a_zone(due: object) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("e", EXERCISES.values(), ids=lambda e: e.id)
 def test_every_worked_route_ends_at_the_right_answer(e: "object") -> None:
-    from mlsysim.classroom.exercises import Exercise, routes
+    from mlsysim.course.exercises import Exercise, routes
 
     assert isinstance(e, Exercise)
     for seed in ("", "demo"):

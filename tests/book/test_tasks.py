@@ -11,10 +11,10 @@ import make_exercises  # a script, not a package
 import pytest
 from support import ROOT
 
-from mlsysim.classroom import check, inputs
-from mlsysim.classroom.exercises import EXERCISES, OBJECTIVES, Exercise, assignment, judging, tasks
-from mlsysim.classroom.live import built, checked, handed_in
-from mlsysim.classroom.views import log_space
+from mlsysim.course import check, inputs
+from mlsysim.course.exercises import EXERCISES, OBJECTIVES, Exercise, assignment, judging, tasks
+from mlsysim.course.live import built, checked, handed_in
+from mlsysim.course.views import log_space
 
 TASKS = [e for e in EXERCISES.values() if e.form in ("function", "data")]
 SEEDS = ["", *(f"student-{i}" for i in range(12))]
@@ -301,9 +301,7 @@ KERNEL = """def kernel_time(flops, bytes):
 
 
 def test_a_page_takes_code_and_hands_it_in() -> None:
-    code = KERNEL.replace("inputs(", "__import__('mlsysim.classroom', fromlist=['x']).inputs(").replace(
-        "STUDENT", "'ada'"
-    )
+    code = KERNEL.replace("inputs(", "__import__('mlsysim.course', fromlist=['x']).inputs(").replace("STUDENT", "'ada'")
     assert checked("01.12", code, "ada")["correct"]
     assert (
         "SyntaxError" in checked("01.12", "def f(:", "ada")["message"]
@@ -323,8 +321,8 @@ def test_a_page_takes_code_and_hands_it_in() -> None:
 
 
 def test_a_reason_written_in_a_page_is_handed_in() -> None:
-    from mlsysim.classroom.grading.reasons import UNTOUCHED, written
-    from mlsysim.classroom.live import question as shown
+    from mlsysim.course.grading.reasons import UNTOUCHED, written
+    from mlsysim.course.live import question as shown
 
     assert UNTOUCHED in shown("03.12")["starter"]
     notebook = (ROOT / "exercises" / "03-memory" / "student.ipynb").read_text(encoding="utf-8")
@@ -341,8 +339,8 @@ def test_a_reason_written_in_a_page_is_handed_in() -> None:
 
 
 def test_what_was_made_is_graded_outside_of_the_process_that_ran_it(tmp_path: Path) -> None:
-    from mlsysim.classroom.grading.marks import grade_one
-    from mlsysim.classroom.grading.submissions import Submission
+    from mlsysim.course.grading.marks import grade_one
+    from mlsysim.course.grading.submissions import Submission
 
     exercises = assignment("03-memory")
     notebook = json.loads(make_exercises.student("03-memory"))

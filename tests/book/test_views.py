@@ -25,11 +25,11 @@ from mlsysim import (
     transformer,
     units,
 )
-from mlsysim.classroom import Choice, LogSlider, Reading, Slider, sliders, views
-from mlsysim.classroom.readings import written
+from mlsysim.course import Choice, LogSlider, Reading, Slider, sliders, views
+from mlsysim.course.readings import written
 from mlsysim.drawing.small import Curves, Dot, Row, Rows, Scatter, Small, Stretch, Timeline, Trace
 from mlsysim.errors import InputError
-from mlsysim.validation.studies import case_runs
+from mlsysim.evidence.studies import case_runs
 
 SPACE = "{http://www.w3.org/2000/svg}"
 PHONE, COLUMN, SMALLEST = 390, 340, 10.0  # px: a phone, what its margins leave of it, and the smallest text
@@ -63,7 +63,7 @@ def explored(notebook: Path) -> dict[str, Explored]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sliders, "explore", explore)
-        patch.setattr("mlsysim.classroom.explore", explore, raising=False)
+        patch.setattr("mlsysim.course.explore", explore, raising=False)
         for one in extract.read(notebook):
             exec(compile(one.code, one.name, "exec"), {"__name__": one.name})
     return found

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mlsysim.classroom import live
+from mlsysim.course import live
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "firefox"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mlsysim.classroom import pictures
+from mlsysim.course import pictures
 
 ASSETS = Path(__file__).parents[2] / "book" / "assets"
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

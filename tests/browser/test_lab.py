@@ -17,8 +17,8 @@ import pytest
 from made import wheel
 from support import once
 
-from mlsysim import classroom
-from mlsysim.classroom import Choice, Slider
+from mlsysim import course
+from mlsysim.course import Choice, Slider
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
@@ -70,12 +70,12 @@ def explored() -> list[Explored]:
     ]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
         patch.setattr(
-            classroom,
+            course,
             "explore",
             lambda view, presets=None, **sliders: found.append(Explored(view, sliders)),
             raising=False,
         )
-        patch.setattr(classroom, "draw", lambda chart: None, raising=False)
+        patch.setattr(course, "draw", lambda chart: None, raising=False)
         names = types.ModuleType("notebook").__dict__
         for cell in source:
             exec(re.sub(r"^(\s*)%.*$", r"\1pass", cell, flags=re.M), names)

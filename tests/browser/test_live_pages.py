@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support import BY_DAY, NIGHTLY
 
-from mlsysim.classroom import exercises, live
+from mlsysim.course import exercises, live
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))

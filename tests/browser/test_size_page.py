@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mlsysim.classroom import sizing
-from mlsysim.classroom.sizing.showing import EXAMPLE
+from mlsysim.course import sizing
+from mlsysim.course.sizing.showing import EXAMPLE
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "scripts" / "maintain"), str(ROOT / "tests" / "commands")]

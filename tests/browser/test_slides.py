@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from slides import decks
 
-from mlsysim.classroom.exercises import OBJECTIVES
+from mlsysim.course.exercises import OBJECTIVES
 
 pytestmark = pytest.mark.browser
 CUT_OFF = (

@@ -9,14 +9,14 @@ import pytest
 from provenance import check_provenance, figures_of, rests_on_one_secondary_text
 from support import ROOT
 
-from mlsysim import catalog, units, validation
+from mlsysim import catalog, evidence, units
 from mlsysim.catalog.entries import Entry
 from mlsysim.errors import InputError, UnknownNameError
 
 FOLDER = ROOT / "mlsysim" / "catalog" / "sites"
 FILES = [
     *(FOLDER / f"{t}.toml" for t in ("grids", "facilities", "prices")),
-    ROOT / "mlsysim/validation/studies/footprints.toml",
+    ROOT / "mlsysim/evidence/studies/footprints.toml",
 ]
 RAW: dict[str, dict[str, Any]] = {f.stem: tomllib.loads(f.read_text("utf-8")) for f in FILES}
 FIELDS = figures_of(RAW.values())
@@ -173,7 +173,7 @@ def test_water_and_power_of_american_data_centres_are_of_one_year_and_report() -
 
 @pytest.mark.parametrize(
     "table",
-    [catalog.grids(), catalog.facilities(), catalog.prices(), validation.published_footprints()],
+    [catalog.grids(), catalog.facilities(), catalog.prices(), evidence.published_footprints()],
     ids=["grids", "facilities", "prices", "footprints"],
 )
 def test_names_and_aliases_are_unique(table: dict[str, Entry]) -> None:
@@ -195,7 +195,7 @@ def test_lookup_passes_entries_through_and_suggests() -> None:
     with pytest.raises(UnknownNameError, match="no wue"):
         _ = catalog.facility("industry-2023").wue
     with pytest.raises(UnknownNameError, match="has no energy"):
-        validation.published_footprint("llama-3.3-70b").published("energy")
+        evidence.published_footprint("llama-3.3-70b").published("energy")
 
 
 GRID = '["X"]\nkind = "country"\nyear = 2024\ncarbon_intensity = "300 g/kWh"\n'

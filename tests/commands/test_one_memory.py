@@ -8,8 +8,8 @@ import pytest
 
 import mlsysim
 from mlsysim import catalog, inference, memory
-from mlsysim.classroom.sizing.answers import sized
 from mlsysim.cli import main
+from mlsysim.course.sizing.answers import sized
 from mlsysim.doors.serving import splits
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, state_page

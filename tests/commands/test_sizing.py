@@ -13,8 +13,8 @@ import pytest
 
 import mlsysim
 from mlsysim import catalog, energy, memory
-from mlsysim.classroom import live, sizing
-from mlsysim.classroom.sizing import answers, commands, exports, fields, plans, showing
+from mlsysim.course import live, sizing
+from mlsysim.course.sizing import answers, commands, exports, fields, plans, showing
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 
@@ -201,7 +201,7 @@ def test_the_plan_of_a_page_is_near_the_best_of_all() -> None:
 
 def test_what_does_not_train_says_what_would_without_numpy() -> None:
     code = (
-        "import sys; sys.modules['numpy'] = None\nfrom mlsysim.classroom import sizing\n"
+        "import sys; sys.modules['numpy'] = None\nfrom mlsysim.course import sizing\n"
         "f = sizing.size({'task': 'train', 'model': 'Llama-3.1-70B', 'device': 'H100', 'count': '8'})\n"
         "assert f['answer'] == {'fits': False, 'speed': None, 'cost': None}, f\n"
         "print([x['html'] for x in f['folds'] if x['title'] == 'What would fit'])\n"

@@ -8,7 +8,7 @@ import pytest
 
 from mlsysim import beyond, catalog, collectives
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.validation.measured.beyond_checks import beyond_check, beyond_checks, carried_over
+from mlsysim.evidence.measured.beyond_checks import beyond_check, beyond_checks, carried_over
 
 H100 = catalog.device("H100")
 PEAK, BANDWIDTH = 989.5e12, 3.35e12

@@ -7,8 +7,8 @@ import pytest
 
 from mlsysim import catalog, memory, training
 from mlsysim.errors import InputError
+from mlsysim.evidence.measured.narrow_checks import cast_bytes, linear_share, narrow_checks, rate_gain, stored_bytes
 from mlsysim.memory.grids import GRIDS, SCALES, block_snr, decibels, gaussian_noise, scale_of
-from mlsysim.validation.measured.narrow_checks import cast_bytes, linear_share, narrow_checks, rate_gain, stored_bytes
 
 
 @pytest.mark.published

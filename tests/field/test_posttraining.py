@@ -10,10 +10,10 @@ import pytest
 
 from mlsysim import flops, posttraining
 from mlsysim.errors import InputError
+from mlsysim.evidence.measured.measurements import posttrainings
+from mlsysim.evidence.measured.posttraining_checks import posttraining_check, posttraining_checks, sync_rate
 from mlsysim.inference import decode_step, deploy
 from mlsysim.posttraining import RLStep, rl_split, rl_step
-from mlsysim.validation.measured.measurements import posttrainings
-from mlsysim.validation.measured.posttraining_checks import posttraining_check, posttraining_checks, sync_rate
 
 
 @pytest.mark.independent

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mlsysim import collectives, energy, reliability
-from mlsysim.classroom.exercises import assignment
+from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError
-from mlsysim.validation.measured.clock_checks import (
+from mlsysim.evidence.measured.clock_checks import (
     FITTED,
     clock_check,
     clock_checks,
@@ -17,7 +17,7 @@ from mlsysim.validation.measured.clock_checks import (
     shifted,
     swing,
 )
-from mlsysim.validation.measured.measurements import racks
+from mlsysim.evidence.measured.measurements import racks
 
 
 @pytest.mark.independent

@@ -10,10 +10,10 @@ from support import ROOT
 
 from mlsysim import cli, hlo
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence.measured import network_checks
 from mlsysim.hlo import Fabric, fabric
 from mlsysim.hlo.fusing.items import Collective
 from mlsysim.network import Dimension, Task, collective_time, dragonfly, schedule
-from mlsysim.validation.measured import network_checks
 
 STEPS = ROOT.parent / "shared" / "reference" / "hespas"
 needs_steps = pytest.mark.skipif(

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlsysim import collectives, hlo, units
+from mlsysim.evidence.studies.brackets import ACCEL_SIM, STEPS, Bracket, brackets
+from mlsysim.evidence.studies.case_studies import figure
 from mlsysim.hlo import chakra, losses
 from mlsysim.hlo.chakra import steps
-from mlsysim.validation.studies.brackets import ACCEL_SIM, STEPS, Bracket, brackets
-from mlsysim.validation.studies.case_studies import figure
 
 # Rounding
 

@@ -25,6 +25,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     cost,
     energy,
     equations,
+    evidence,
     explore,
     flops,
     hlo,
@@ -40,7 +41,6 @@ from mlsysim import (  # noqa: F401  (importing registers)
     serving,
     serving_steps,
     training,
-    validation,
 )
 from mlsysim.equations import REGISTRY, Domain, Equation, Relation, equation, recording, remembered
 from mlsysim.errors import InputError, UnknownNameError

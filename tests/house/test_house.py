@@ -16,8 +16,8 @@ import mlsysim
 THIRD_PARTY_ALLOWED = {
     "_numeric.__init__": {"numpy"},
     "quantities": {"pint"},
-    "serving_steps.measuring.microbench": {"numpy"},  # these two inside their measurements only
-    "serving_steps.measuring.tiny": {"numpy"},
+    "evidence.measuring.microbench": {"numpy"},  # these two inside their measurements only
+    "evidence.measuring.tiny": {"numpy"},
     "explore.fronts": {"numpy"},
     "explore.sweeping": {"tqdm", "dask"},
     "cli.searching.sweeping": {"numpy"},  # of the sweep alone
@@ -33,15 +33,15 @@ THIRD_PARTY_ALLOWED = {
     "drawing.scenes": {"matplotlib"},  # where matplotlib draws them
     "hlo.reader.stablehlo": {"jaxlib"},
     "hlo.chakra.schema": {"google"},
-    "validation.predictors.fitting": {"numpy"},  # these five inside their fits only
-    "validation.predictors.inference": {"numpy"},
-    "validation.predictors.serving": {"numpy"},
-    "validation.predictors.training_step": {"numpy"},
-    "validation.predictors.training_structures": {"numpy"},
-    "validation.scoring.nested": {"numpy"},  # in the search alone
+    "evidence.predictors.fitting": {"numpy"},  # these five inside their fits only
+    "evidence.predictors.inference": {"numpy"},
+    "evidence.predictors.serving": {"numpy"},
+    "evidence.predictors.training_step": {"numpy"},
+    "evidence.predictors.training_structures": {"numpy"},
+    "evidence.scoring.nested": {"numpy"},  # in the search alone
     "drawing.style": {"matplotlib", "IPython"},
     "results": {"pandas"},
-    "classroom.sliders": {"ipywidgets"},
+    "course.sliders": {"ipywidgets"},
 }
 
 
@@ -62,7 +62,7 @@ def modules(root: Path) -> list[tuple[str, Path]]:
 
 
 # Who answers a question imports neither who proves it nor who teaches it.
-WINGS = {"validation", "classroom", "cli"}
+WINGS = {"evidence", "course", "cli"}
 
 
 def test_imports_point_downwards_only(root: Path) -> None:
@@ -87,7 +87,7 @@ def test_third_parties_stay_where_they_are_allowed(root: Path) -> None:
     for name, path in modules(root):
         outside = {t.split(".")[0] for t in imports_of(path)} - standard
         allowed = THIRD_PARTY_ALLOWED.get(name, set())
-        if name.startswith("classroom.grading"):
+        if name.startswith("course.grading"):
             continue  # an instructor's tool; it needs the extra `exercises`
         assert outside <= allowed, f"mlsysim/{name} imports {outside - allowed}"
 
@@ -99,7 +99,7 @@ def test_third_parties_stay_where_they_are_allowed(root: Path) -> None:
         "from mlsysim import roofline; roofline.kernel_time('H100', 1e12, 1e9).explain()",
         "from mlsysim import catalog; catalog.devices()",
         "from mlsysim import cli; cli.main(['devices', '--json'])",
-        "from mlsysim.classroom import check; check('01.1', 1.0)",
+        "from mlsysim.course import check; check('01.1', 1.0)",
         "from mlsysim.explore import elasticities; elasticities(lambda x: x**2, {'x': 3.0})",
         "from mlsysim import intervals; intervals.interval('training_step', 10.0)",
     ],

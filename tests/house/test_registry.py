@@ -10,7 +10,7 @@ from support import ROOT
 
 import mlsysim
 from mlsysim import catalog
-from mlsysim.classroom import exercises
+from mlsysim.course import exercises
 from mlsysim.equations import REGISTRY, recording
 
 ROOM = Path(str(mlsysim.__file__)).parent

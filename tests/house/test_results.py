@@ -27,6 +27,7 @@ from mlsysim import (
     communication,
     cost,
     energy,
+    evidence,
     explore,
     flops,
     hlo,
@@ -44,12 +45,31 @@ from mlsysim import (
     serving_steps,
     training,
     transformer,
-    validation,
 )
 from mlsysim.doors import SLO
 from mlsysim.drawing import Bars, Chart, Lanes, Line, Panels, Span
 from mlsysim.efficiencies import lineage, pooled
 from mlsysim.errors import InputError
+from mlsysim.evidence import reality, scoring
+from mlsysim.evidence.cases import CLASSES
+from mlsysim.evidence.hypotheses import hypotheses, infersim, sweeps
+from mlsysim.evidence.hypotheses.measured import kernel_tables
+from mlsysim.evidence.measured import (
+    beyond_checks,
+    clock_checks,
+    collective_checks,
+    context_checks,
+    fronts,
+    memory_checks,
+    narrow_checks,
+    network_checks,
+    posttraining_checks,
+    service,
+)
+from mlsysim.evidence.reality.leave_one_out import HonestScore
+from mlsysim.evidence.reality.published import case_file
+from mlsysim.evidence.scoring import baselines, conformal, nested, scores
+from mlsysim.evidence.studies import brackets, case_studies, experiments, ladder, peers, searched, tiers, tools
 from mlsysim.hlo import chakra
 from mlsysim.hlo.estimators import recorded
 from mlsysim.hlo.estimators.arrays import arrays
@@ -75,27 +95,7 @@ from mlsysim.results import (
 )
 from mlsysim.serving import fleet
 from mlsysim.serving_steps.calibrating import calibration
-from mlsysim.serving_steps.claims import hypotheses, infersim, sweeps
-from mlsysim.serving_steps.claims.measured import kernel_tables
 from mlsysim.serving_steps.expert_layer import expert_layer
-from mlsysim.validation import reality, scoring
-from mlsysim.validation.cases import CLASSES
-from mlsysim.validation.measured import (
-    beyond_checks,
-    clock_checks,
-    collective_checks,
-    context_checks,
-    fronts,
-    memory_checks,
-    narrow_checks,
-    network_checks,
-    posttraining_checks,
-    service,
-)
-from mlsysim.validation.reality.leave_one_out import HonestScore
-from mlsysim.validation.reality.published import case_file
-from mlsysim.validation.scoring import baselines, conformal, nested, scores
-from mlsysim.validation.studies import brackets, case_studies, experiments, ladder, peers, searched, tiers, tools
 
 A = np.array
 YEAR = 365.25 * 86400
@@ -199,8 +199,8 @@ def of_catalogue() -> Iterator[Any]:
     yield beyond.diffusion_image("DiT-XL/2", "H100", once_time=0.01)
     yield beyond.recommendation_batch("DLRM", "H100", devices=8, bandwidth=450e9)
     yield catalog.cluster("DGX-H100", 4)
-    yield from validation.published_costs().values()
-    yield from validation.published_footprints().values()
+    yield from evidence.published_costs().values()
+    yield from evidence.published_footprints().values()
 
 
 def of_programs() -> Iterator[Any]:
@@ -230,7 +230,7 @@ def of_claims() -> Iterator[Any]:
     yield from step_model.kernels(batch)
     yield serving_steps.layer_products(step_model.model, 1)[0]
     yield serving_steps.products_table()
-    yield next(iter(serving_steps.shipped_profiles().values()))
+    yield next(iter(evidence.shipped_profiles().values()))
     experts = inference.deploy("DeepSeek-V3", "H100", dp=32, ep=32, precision="fp8", inter_bandwidth=50e9)
     yield expert_layer(experts, tokens=128)
     yield expert_layer(experts, tokens=A([16.0, 128.0]))
@@ -260,13 +260,13 @@ def of_validation() -> Iterator[Any]:
     yield scores.shipped_scores("training_step")
     yield HonestScore(0.1, None, 0.9, {"a": 0.1})
     yield pooled({"NVIDIA gpu": {"gemm": 0.6}}, lineage("GB300"))
-    yield next(iter(validation.measurements().values()))
-    yield next(iter(validation.published_plans().values()))
-    run = next(iter(validation.serving_runs().values()))
+    yield next(iter(evidence.measurements().values()))
+    yield next(iter(evidence.published_plans().values()))
+    run = next(iter(evidence.serving_runs().values()))
     yield run
     yield run.requests[0]
-    yield validation.serving_checks()[0]
-    yield validation.check(next(n for n, m in validation.measurements().items() if m.kind == "gemm"))
+    yield evidence.serving_checks()[0]
+    yield evidence.check(next(n for n, m in evidence.measurements().items() if m.kind == "gemm"))
     yield memory_checks.memory_checks()[0]
     yield memory_checks.server_start("gemma-2-9b")
     yield collective_checks.check_collective("azure-a100-8g")
@@ -354,7 +354,7 @@ def of_searches() -> Iterator[Any]:
         yield explore.plan("Llama-3.1-8B", cluster, global_batch=64, seq=8192, only=only, efficiencies=word)
     yield explore.plan("Llama-3.1-405B", catalog.cluster("DGX-H100", 1), global_batch=64, seq=8192, only=only)
     found = explore.plan("Llama-2-7B", cluster, global_batch=64, seq=4096, only=only | {"tp": [8]})
-    yield searched.Searched(next(iter(validation.published_plans().values())), Plan(tp=8, dp=2), found, found)
+    yield searched.Searched(next(iter(evidence.published_plans().values())), Plan(tp=8, dp=2), found, found)
     yield explore.Columns({"tp": A([1, 2, 4]), "time": A([3.0, 1.5, 1.0]), "name": A(["a", "b", "c"])})
     yield explore.Columns({"a": np.arange(1000.0), "b": np.full(1000, np.inf)})
     yield explore.Columns({})
@@ -455,7 +455,7 @@ def public() -> dict[type, str]:
     def add(kind: Any, why: str) -> None:
         for part in typing.get_args(kind):
             add(part, why)
-        ours = isinstance(kind, type) and kind.__module__.startswith("mlsysim.") and "classroom" not in kind.__module__
+        ours = isinstance(kind, type) and kind.__module__.startswith("mlsysim.") and "course" not in kind.__module__
         if ours and is_dataclass(kind):
             found.setdefault(kind, why)
 

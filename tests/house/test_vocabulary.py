@@ -14,14 +14,14 @@ from mlsysim.vocabulary import INSTEAD, WORDS
 
 # Another thing of that name, by place
 OTHER_THINGS = {
-    ("classroom/grading/download.py", "grade", "output"): "a file, as in every program",
-    ("classroom/exercises/answers.py", "read", "prompt"): "the text of a question",
-    ("classroom/exercises/engine.py", "Exercise", "prompt"): "the text of a question",
+    ("course/grading/download.py", "grade", "output"): "a file, as in every program",
+    ("course/exercises/answers.py", "read", "prompt"): "the text of a question",
+    ("course/exercises/engine.py", "Exercise", "prompt"): "the text of a question",
     ("efficiencies/kin.py", "pooled", "prefix"): "of the names of classes, as in '8-bit, '",
     ("hlo/work/convolution.py", "valid_positions", "output"): "positions of a convolution's result",
     ("memory/fit.py", "peak_memory", "output"): "bytes of the loss",
     ("units.py", "format", "prefix"): "of a unit, as in GB",
-    ("validation/studies/case_studies.py", "with_figures", "prefix"): "of the names of rows",
+    ("evidence/studies/case_studies.py", "with_figures", "prefix"): "of the names of rows",
 }
 # Options that are of the command line alone
 ALONE = {
@@ -114,7 +114,7 @@ def test_an_exception_is_still_needed(root: Path) -> None:
 @pytest.mark.slow
 def test_an_option_has_the_name_of_an_argument(root: Path) -> None:
     """What the command line asks for by a word, Python takes under the same word."""
-    known = {name for file, _, name in arguments(root) if not file.startswith(("cli/", "classroom/exercises/"))}
+    known = {name for file, _, name in arguments(root) if not file.startswith(("cli/", "course/exercises/"))}
     nameless = {
         f"{command}: {action.dest}"
         for command, action in options(cli._parser(""))

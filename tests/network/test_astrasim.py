@@ -10,8 +10,8 @@ from support import ROOT
 
 from mlsysim import cli
 from mlsysim.errors import InputError
+from mlsysim.evidence.measured import network_checks
 from mlsysim.network import astrasim
-from mlsysim.validation.measured import network_checks
 
 REFERENCE = ROOT.parent / "shared" / "reference" / "astrasim" / "collectives.csv"
 needs_reference = pytest.mark.skipif(

@@ -14,11 +14,11 @@ import pytest
 from support import ROOT
 
 from mlsysim import catalog, collectives, communication
-from mlsysim.classroom.exercises import assignment
 from mlsysim.communication import ALGORITHMS, collective, fastest_all_reduce, library_all_reduce
+from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.validation.measured.collective_checks import check_collective, check_nodes, measured_collective
-from mlsysim.validation.measured.measurements import collectives as measured
+from mlsysim.evidence.measured.collective_checks import check_collective, check_nodes, measured_collective
+from mlsysim.evidence.measured.measurements import collectives as measured
 
 GB = 1e9
 

@@ -9,8 +9,8 @@ from chapter_numbers import cost as chapter  # of the book's scripts, not of the
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import catalog, cost, units, validation
-from mlsysim.classroom.exercises import assignment
+from mlsysim import catalog, cost, evidence, units
+from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
 
 YEAR = units.year
@@ -67,8 +67,8 @@ def test_the_staff_of_the_rule_is_not_four_per_cent() -> None:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("p", validation.published_costs().values(), ids=lambda p: p.name)
-def test_published_costs(p: validation.PublishedCost) -> None:
+@pytest.mark.parametrize("p", evidence.published_costs().values(), ids=lambda p: p.name)
+def test_published_costs(p: evidence.PublishedCost) -> None:
     """DeepSeek prints products of its own; the author of llm.c rounds to one digit."""
     ours = cost.rental_cost(1, p.device_time, p.price.value)
     assert ours == pytest.approx(p.cost, rel=0.15 if p.name.startswith("llm.c") else 1e-6)
@@ -76,7 +76,7 @@ def test_published_costs(p: validation.PublishedCost) -> None:
 
 @pytest.mark.independent
 def test_device_hours_of_the_published_costs_by_hand() -> None:
-    hours = {name: p.device_time / 3600 for name, p in validation.published_costs().items()}
+    hours = {name: p.device_time / 3600 for name, p in evidence.published_costs().items()}
     assert hours["deepseek-serving-day"] == pytest.approx(226.75 * 8 * 24)
     assert hours["llm.c-124m"] == pytest.approx(8 * 18865 * 0.3 / 3600, rel=1e-4)
     assert hours["llm.c-774m"] == pytest.approx(8 * 286102 * 1.7 / 3600, rel=1e-4)
@@ -240,7 +240,7 @@ def test_owning_is_compared_with_rent_by_the_price_of_a_system() -> None:
     """Chapter 10: 49,248 USD over three years with server and network, and a meter's 8.4 kW over eight, against 2.69 USD/h."""
     said = chapter.numbers()
     hours = 3 * 8766
-    node = validation.published_footprint("hgx-h100-training")
+    node = evidence.published_footprint("hgx-h100-training")
     watts = node.published("power") / 8
     power = watts / 1000 * 1.45 * 0.07
     plant = watts * 2.5 / (15 * 8766)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support import ROOT
 
-from mlsysim import capacity, catalog, cli, efficiencies, explore, inference, serving_steps, training, validation
+from mlsysim import capacity, catalog, cli, efficiencies, evidence, explore, inference, serving_steps, training
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan
 from mlsysim.serving_steps import Batch, step_model
@@ -112,8 +112,8 @@ def test_the_bound_of_a_served_step_has_whole_links_and_no_counted_traffic(rungs
 @pytest.mark.independent
 @pytest.mark.parametrize(("generation", "short"), [("Ampere", "a100"), ("Hopper", "h100"), ("CDNA 3", "h100")])
 def test_measured_shares_are_those_of_the_measurements(generation: str, short: str) -> None:
-    assert efficiencies.measured_share("gemm", generation) == validation.gemm_efficiency(short)
-    assert efficiencies.measured_share("memory", generation) == validation.stream_efficiency(short, "triad")
+    assert efficiencies.measured_share("gemm", generation) == evidence.gemm_efficiency(short)
+    assert efficiencies.measured_share("memory", generation) == evidence.stream_efficiency(short, "triad")
 
 
 @pytest.mark.regression
@@ -126,7 +126,7 @@ def test_the_file_of_measured_shares_is_what_the_script_writes() -> None:
 @pytest.mark.independent
 def test_the_datasheets_efficiencies_hold_nothing_fitted() -> None:
     """Each is one of the measured shares, a counted figure or a printed one; none is a constant of a fit."""
-    gemm, memory = validation.gemm_efficiency("h100"), validation.stream_efficiency("h100", "triad")
+    gemm, memory = evidence.gemm_efficiency("h100"), evidence.stream_efficiency("h100", "triad")
     t = training.efficiencies_of("H100", efficiencies="datasheet")
     assert (t.gemm, t.head, t.attention, t.memory) == (gemm, gemm, gemm, memory)
     assert (t.elementwise, t.link, t.tp_overlap, t.layer_overhead) == (34.0, 1.0, 0.0, 0.0)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import catalog, energy, units, validation
-from mlsysim.classroom.exercises import assignment
+from mlsysim import catalog, energy, evidence, units
+from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
 
 POSITIVE = st.floats(1e-3, 1e6)
@@ -17,12 +17,12 @@ SHARE = st.floats(0.0, 1.0)
 
 # Published figures. Most are arithmetic of their authors, which a right formula must reproduce to their rounding.
 
-METHODS = [p for p in validation.published_footprints().values() if p.has("energy") and p.has("power") and p.has("pue")]
+METHODS = [p for p in evidence.published_footprints().values() if p.has("energy") and p.has("power") and p.has("pue")]
 
 
 @pytest.mark.published
 @pytest.mark.parametrize("p", [p for p in METHODS if p.name != "olmo-2-7b"], ids=lambda p: p.name)
-def test_published_energies(p: validation.PublishedFootprint) -> None:
+def test_published_energies(p: evidence.PublishedFootprint) -> None:
     """Tolerance: the last digit that the source prints, and 3 % for hours that it rounds."""
     ours = energy.facility_energy(p.published("power"), p.device_time, p.published("pue"))
     assert ours == pytest.approx(p.published("energy"), rel=0.03 if p.group == "average power" else 0.015)
@@ -32,7 +32,7 @@ def test_published_energies(p: validation.PublishedFootprint) -> None:
 @pytest.mark.parametrize(
     "p", [p for p in METHODS if p.has("carbon_intensity") and p.name != "olmo-2-7b"], ids=lambda p: p.name
 )
-def test_published_emissions(p: validation.PublishedFootprint) -> None:
+def test_published_emissions(p: evidence.PublishedFootprint) -> None:
     ours = energy.carbon(p.published("energy"), p.published("carbon_intensity"))
     assert ours == pytest.approx(p.published("carbon"), rel=0.01)
 
@@ -40,7 +40,7 @@ def test_published_emissions(p: validation.PublishedFootprint) -> None:
 @pytest.mark.published
 def test_bloom() -> None:
     """Luccioni et al.: 433,196 kWh is exactly hours times 400 W; 24.69 t at 57 g/kWh; idle part 256,646 kWh and 14.6 t."""
-    p = validation.published_footprint("bloom")
+    p = evidence.published_footprint("bloom")
     assert energy.facility_energy(400.0, p.device_time, 1.0) == pytest.approx(433_196 * 3.6e6, rel=1e-5)
     for joules, tonnes in (("energy", "carbon"), ("idle_energy", "idle_carbon")):
         assert energy.carbon(p.published(joules), 57e-3 / 3.6e6) == pytest.approx(p.published(tonnes), rel=3e-3)
@@ -51,7 +51,7 @@ def test_bloom() -> None:
 @pytest.mark.published
 def test_the_machine_that_blooms_training_wore_off() -> None:
     """Luccioni et al.: 50.5 t in all, of which 11.2 are neither dynamic nor idle power: 48 servers and 384 GPUs, 118 days."""
-    p = validation.published_footprint("bloom")
+    p = evidence.published_footprint("bloom")
     made = p.published("servers") * p.published("server_embodied") + 384 * p.published("device_embodied")
     ours = energy.embodied_carbon(made, p.published("time"), p.published("lifetime"), p.published("busy_share"))
     assert ours == pytest.approx(11.2e3, rel=0.01)
@@ -62,7 +62,7 @@ def test_llama_cards_are_one_grid_and_one_contradiction() -> None:
     """The three cards of Llama 3.1 agree with each other within 2 %; the card of 3.3 is two orders of magnitude off."""
     implied = {}
     for name in ("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "llama-3.3-70b"):
-        p = validation.published_footprint(name)
+        p = evidence.published_footprint(name)
         implied[name] = p.published("carbon") / energy.facility_energy(p.published("power"), p.device_time) * 3.6e9
     values = [implied[f"llama-3.1-{size}"] for size in ("8b", "70b", "405b")]
     assert all(405 < v < 420 for v in values)
@@ -74,7 +74,7 @@ def test_llama_cards_are_one_grid_and_one_contradiction() -> None:
 @pytest.mark.published
 def test_gemini_prompt() -> None:
     """Elsworth et al.: 8 % overhead is what a PUE of 1.09 leaves, and 58 % on accelerators that work or wait with them."""
-    p = validation.published_footprint("gemini-prompt")
+    p = evidence.published_footprint("gemini-prompt")
     assert 1 - 1 / p.published("pue") == pytest.approx(p.published("facility_share"), abs=0.005)
     shares = [p.published(f"{part}_share") for part in ("device", "host", "idle", "facility")]
     assert sum(shares) == pytest.approx(1.01)
@@ -83,7 +83,7 @@ def test_gemini_prompt() -> None:
 @pytest.mark.published
 def test_energy_per_token_of_a_metered_server() -> None:
     """MLCommons: 6,153 W at 25,262.1 tokens/s is 0.2436 J per token."""
-    p = validation.published_footprint("mlperf-h200-llama-2-70b")
+    p = evidence.published_footprint("mlperf-h200-llama-2-70b")
     assert energy.energy_per_token(p.published("power"), p.published("token_rate")) == pytest.approx(0.2436, rel=1e-3)
 
 
@@ -94,7 +94,7 @@ def test_a_metered_training_run_from_its_arithmetic() -> None:
     The source's carbon tells what the 131 are: 131 MWh x 1.2 x 332 g/kWh = 52 t, so the PUE is not in them, and none
     belongs on our side either.
     """
-    p = validation.published_footprint("olmo-2-7b")
+    p = evidence.published_footprint("olmo-2-7b")
     carbon = energy.carbon(p.published("energy") * p.published("pue"), p.published("carbon_intensity"))
     assert carbon == pytest.approx(p.published("carbon"), rel=0.01)
     flops = 6 * p.published("parameters") * p.published("tokens")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import kernels, roofline, validation
+from mlsysim import evidence, kernels, roofline
 from mlsysim.serving_steps.rates import shipped_rates
 
 SIZES = st.integers(1, 100_000)
@@ -170,9 +170,9 @@ def test_a_kernel_skips_whole_tiles_beyond_the_mask(q: int, past: int, tile: int
 @pytest.mark.published
 def test_a_short_k_writes_longer_than_it_multiplies() -> None:
     """Vidur's products on an A100: with Azure's GEMM and STREAM figures the three constants stay within the published spread."""
-    efficiency, stream = validation.gemm_efficiency("a100"), validation.stream_efficiency("a100", "triad")
+    efficiency, stream = evidence.gemm_efficiency("a100"), evidence.stream_efficiency("a100", "triad")
     for tokens in (1, 64, 1024, 4096):
-        row = validation.check(f"vidur-a100-mlp-up-{tokens}")
+        row = evidence.check(f"vidur-a100-mlp-up-{tokens}")
         p = row.prediction
         time = kernels.measured_kernel_time(
             p.flops, p.bytes, p.device.peak_flops["fp16"], p.device.memory_bandwidth, efficiency, stream, 5e-6

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mlsysim import catalog, memory, transformer
 from mlsysim.catalog import Device, Model, Sourced
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.validation import measurements
-from mlsysim.validation.measured.memory_checks import memory_check, memory_checks
+from mlsysim.evidence import measurements
+from mlsysim.evidence.measured.memory_checks import memory_check, memory_checks
 
 SIZE = st.integers(1, 512)
 BYTES = st.floats(0, 8)

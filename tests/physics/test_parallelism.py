@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import catalog, collectives, parallelism, pipelines, validation
+from mlsysim import catalog, collectives, evidence, parallelism, pipelines
 from mlsysim.catalog import Model
-from mlsysim.classroom.exercises import assignment
+from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan, placement
 
@@ -652,9 +652,9 @@ def test_the_catalogue_has_what_the_chapter_compares() -> None:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("name", sorted(validation.published_plans()))
+@pytest.mark.parametrize("name", sorted(evidence.published_plans()))
 def test_published_degrees_multiply_to_the_published_devices(name: str) -> None:
-    row = validation.published_plan(name)
+    row = evidence.published_plan(name)
     assert row.plan.devices == row.devices.value
     assert row.global_batch % (row.plan.dp * row.plan.micro_batch) == 0
     assert row.plan.pp * row.plan.virtual_stages <= row.layers
@@ -663,10 +663,10 @@ def test_published_degrees_multiply_to_the_published_devices(name: str) -> None:
 @pytest.mark.published
 def test_strong_scaling_of_mt_nlg_follows_from_the_bubble() -> None:
     """Smith et al., sec. 2.4: 60.1, 50.2, 44.4 s on 280, 350, 420 servers. The first row sets the unit of time only."""
-    first = validation.published_plan("mtnlg-280")
+    first = evidence.published_plan("mtnlg-280")
     unit = first.step_time.value / (240 + 34)
     for name, m, measured in (("mtnlg-350", 192, 50.2), ("mtnlg-420", 160, 44.4)):
-        row = validation.published_plan(name)
+        row = evidence.published_plan(name)
         assert (row.micro_batches, row.step_time.value) == (m, measured)
         ours = parallelism.pipeline_time(unit, 34 * unit, row.micro_batches)
         assert ours == pytest.approx(unit * (m + 34))
@@ -677,9 +677,9 @@ def test_strong_scaling_of_mt_nlg_follows_from_the_bubble() -> None:
 
 def test_a_plan_without_a_step_time_says_so() -> None:
     with pytest.raises(InputError, match="prints no step time"):
-        _ = validation.published_plan("megatron-530b").step_time
+        _ = evidence.published_plan("megatron-530b").step_time
     with pytest.raises(UnknownNameError, match="did you mean"):
-        validation.published_plan("mtnlg-28")
+        evidence.published_plan("mtnlg-28")
 
 
 WIDE_3B = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
@@ -711,7 +711,7 @@ def test_the_cost_of_tensor_parallelism_by_hand() -> None:
 @pytest.mark.published
 def test_the_measured_crossing_of_the_node() -> None:
     """The playbook's 3B model loses 42.7 % per GPU from TP 8 to 16; the derived cost comes within 12 points of it."""
-    row = validation.measurement("playbook-tp8-to-tp16")
+    row = evidence.measurement("playbook-tp8-to-tp16")
     assert row.value == 0.427
     eight, sixteen = (parallelism.tensor_parallel_cost(WIDE_3B, t, "DGX-H100", 4096, efficiency=0.5) for t in (8, 16))
     assert sixteen.token_rate / eight.token_rate - 1 == pytest.approx(-row.value, abs=0.12)

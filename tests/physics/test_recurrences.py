@@ -7,12 +7,12 @@ import pytest
 from mlsysim import catalog, flops, inference, memory, serving_steps
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
+from mlsysim.evidence.measured.context_checks import context_checks
 from mlsysim.inference import BOUND, Work, deploy, pass_cost, work_of
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, state_block, state_page
 from mlsysim.serving_steps import Batch, step_model
 from mlsysim.serving_steps.products import layer_products
 from mlsysim.transformer import matrix_count, parameter_count, recurrence_matrices, recurrence_parameters
-from mlsysim.validation.measured.context_checks import context_checks
 
 NEXT, PLAIN = catalog.model("Qwen3-Next-80B-A3B"), catalog.model("Llama-3.1-8B")
 SPARSE, DENSE = catalog.model("DeepSeek-V3.2"), catalog.model("DeepSeek-V3")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mlsysim import catalog, inference, kernels, roofline
 from mlsysim.catalog import Device, Sourced
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.validation import measurements, signed_error
+from mlsysim.evidence import measurements, signed_error
 
 POSITIVE = st.floats(1e-3, 1e18)
 FRACTION = st.floats(1e-3, 1.0)

@@ -15,13 +15,13 @@ from mlsysim import catalog, collectives, flops, training
 from mlsysim.catalog import Model
 from mlsysim.efficiencies import clock_of
 from mlsysim.errors import InputError
+from mlsysim.evidence import scoring
+from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence.predictors import shipped_constants
+from mlsysim.evidence.scoring import baselines
 from mlsysim.memory import TrainingMemory
 from mlsysim.parallelism import Plan, bubble_ratio
 from mlsysim.training import BOUND, Efficiencies, Layout, Machine, StepTerms, Work, layout_of, step_terms
-from mlsysim.validation import scoring
-from mlsysim.validation.cases import read_cases
-from mlsysim.validation.predictors import shipped_constants
-from mlsysim.validation.scoring import baselines
 
 DAY = 86_400.0
 WORK = Work(

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from mlsysim import flops, transformer
 from mlsysim.catalog import Model
-from mlsysim.classroom import check, inputs
-from mlsysim.classroom.exercises import EXERCISES
+from mlsysim.course import check, inputs
+from mlsysim.course.exercises import EXERCISES
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.validation import counts, signed_error
+from mlsysim.evidence import counts, signed_error
 
 # Shapes of its own, so that a slip in the catalogue cannot hide one here.
 LLAMA_8B = Model("8B", 32, 4096, 32, 8, 128, 14336, 128256)

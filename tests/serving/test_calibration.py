@@ -10,6 +10,7 @@ import pytest
 from mlsysim import serving_steps
 from mlsysim.cli import main
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence.studies import tiers
 from mlsysim.serving_steps.calibrating import calibration
 from mlsysim.serving_steps.calibrating.calibration import (
     Calibration,
@@ -20,7 +21,6 @@ from mlsysim.serving_steps.calibrating.calibration import (
     fit_metric,
     least_squares,
 )
-from mlsysim.validation.studies import tiers
 
 SERVER = Subject("Llama-2-7B", "H100-SXM5-80GB", 1, "vllm", "0.11.0")
 

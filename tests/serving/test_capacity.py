@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlsysim
-from mlsysim import capacity, catalog, cli, inference, memory, transformer, validation
+from mlsysim import capacity, catalog, cli, evidence, inference, memory, transformer
 from mlsysim.capacity import Replica, load, max_rate, queue, replica, replicas_needed
-from mlsysim.classroom.exercises import assignment
+from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
 
 published, independent = pytest.mark.published, pytest.mark.independent
@@ -38,7 +38,7 @@ def exact_erlang(servers: int, load: Fraction) -> tuple[Fraction, Fraction]:
 @published
 @pytest.mark.parametrize(("name", "off"), [("opt13b", 0.01), ("opt66b", 0.03), ("opt175b", 0.055)])
 def test_the_cache_of_vllms_servers(name: str, off: float) -> None:
-    cache, slots = (validation.cache_budgets()[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
+    cache, slots = (evidence.cache_budgets()[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
     model = catalog.model(cache.inputs["model"])
     token = memory.kv_cache_of(model, 1, 1, 2)
     assert capacity.concurrency(cache.value, 1, token, 1) == pytest.approx(slots.value, rel=0.02)

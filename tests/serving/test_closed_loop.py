@@ -209,8 +209,8 @@ def test_weights_in_16_bits_multiply_at_the_16_bit_peak() -> None:
 @pytest.mark.independent
 def test_products_in_four_bits_unpack_nothing() -> None:
     """On a device that multiplies in four bits they are what it multiplies; on one that does not they become 16-bit numbers."""
-    from mlsysim.validation.predictors.base import Row
-    from mlsysim.validation.predictors.serving import _case
+    from mlsysim.evidence.predictors.base import Row
+    from mlsysim.evidence.predictors.serving import _case
 
     row = {"model": "gpt-oss-120B", "backend": "trtllm", "mode": "agg", "precision": "fp4", "gemm_quant": "nvfp4"}
     row |= {"moe_quant": "nvfp4", "input_len": 1024.0, "output_len": 1024.0, "concurrency": 8.0, "tp": 1.0}
@@ -373,8 +373,8 @@ def test_steps_that_are_launched_ahead_played_one_by_one() -> None:
 @pytest.mark.independent
 def test_rows_are_read_with_the_options_of_their_recipe() -> None:
     """As the scripts of the benchmark have it; nothing is known of other lengths, which runs send as they are."""
-    from mlsysim.validation.predictors.base import Row
-    from mlsysim.validation.predictors.serving import _case
+    from mlsysim.evidence.predictors.base import Row
+    from mlsysim.evidence.predictors.serving import _case
 
     row = {"mode": "agg", "precision": "fp8", "input_len": 1024.0, "output_len": 1024.0, "concurrency": 8.0, "tp": 8.0}
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from mlsysim import catalog, collectives
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence.hypotheses import expert_claims, infersim
+from mlsysim.evidence.hypotheses.hypotheses import judge
+from mlsysim.evidence.hypotheses.measured import kernel_tables
+from mlsysim.evidence.measured.collective_checks import measured_collective
 from mlsysim.inference import Deployment, decode_step, deploy, experts_hit, prefill
 from mlsysim.serving_steps import BASELINE, TIER_0, Batch, experts, rates, step_model
-from mlsysim.serving_steps.claims import expert_claims, infersim
-from mlsysim.serving_steps.claims.hypotheses import judge
-from mlsysim.serving_steps.claims.measured import kernel_tables
 from mlsysim.serving_steps.expert_layer import (
     LOW_LATENCY_TOKENS,
     NORMAL_UNITS,
@@ -26,7 +27,6 @@ from mlsysim.serving_steps.expert_layer import (
 )
 from mlsysim.serving_steps.rates import PRINTED
 from mlsysim.serving_steps.rungs import Rungs
-from mlsysim.validation.measured.collective_checks import measured_collective
 
 us = 1e-6
 NETWORK = 50e9

@@ -13,10 +13,10 @@ from support import ROOT
 
 from mlsysim import catalog, explore, inference, serving
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence.measured import fronts, service
+from mlsysim.evidence.predictors import serving as serving_rows
 from mlsysim.experts import uneven_experts_hit
 from mlsysim.inference.work import _met
-from mlsysim.validation.measured import fronts, service
-from mlsysim.validation.predictors import serving as serving_rows
 
 
 @pytest.mark.independent

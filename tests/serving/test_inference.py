@@ -17,6 +17,11 @@ from mlsysim import catalog, cli, inference, memory, training, transformer
 from mlsysim.catalog import Device, Model, Sourced
 from mlsysim.efficiencies import shipped
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence import measurement, scoring
+from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence.predictors import PREDICTORS, shipped_constants
+from mlsysim.evidence.predictors import inference as of_inference
+from mlsysim.evidence.predictors.base import Row
 from mlsysim.inference import (
     BOUND,
     Efficiencies,
@@ -32,11 +37,6 @@ from mlsysim.inference import (
 )
 from mlsysim.inference.work import _micro_batches
 from mlsysim.parallelism import Plan
-from mlsysim.validation import measurement, scoring
-from mlsysim.validation.cases import read_cases
-from mlsysim.validation.predictors import PREDICTORS, shipped_constants
-from mlsysim.validation.predictors import inference as of_inference
-from mlsysim.validation.predictors.base import Row
 
 TERMS = tuple(f.name for f in fields(Terms))
 OPEN = ROOT.parent / "shared" / "reference" / "cases" / "inference.open.csv"
@@ -886,7 +886,7 @@ def test_explanations_hold_what_they_say() -> None:
 # The class of cases
 
 
-@pytest.mark.nightly  # 18 fits; by day tests/validation/test_reality.py leaves out each group of the shipped rows
+@pytest.mark.nightly  # 18 fits; by day tests/evidence/test_reality.py leaves out each group of the shipped rows
 @pytest.mark.slow
 @needs_open_cases
 def test_leave_one_source_out_meets_the_target(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.serving_steps.claims import infersim
-from mlsysim.serving_steps.claims.infersim import Answer, Setup, answer, shape_of
-from mlsysim.serving_steps.claims.measured import NO_TABLES, Attention, Grouped, KernelTables, Product, kernel_tables
+from mlsysim.evidence.hypotheses import infersim
+from mlsysim.evidence.hypotheses.infersim import Answer, Setup, answer, shape_of
+from mlsysim.evidence.hypotheses.measured import NO_TABLES, Attention, Grouped, KernelTables, Product, kernel_tables
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
 needs_reference = pytest.mark.skipif(

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from mlsysim import serving_steps
+from mlsysim import evidence, serving_steps
 from mlsysim.cli import main
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.serving_steps.measuring import microbench, microbench_gpu, tiny
-from mlsysim.serving_steps.measuring.profiles import Measured, Profile, load_profile
+from mlsysim.evidence.measuring import microbench, microbench_gpu, tiny
+from mlsysim.evidence.measuring.profiles import Measured, Profile, load_profile
 
 
 def measured(median: float) -> dict[str, float]:
@@ -160,19 +160,19 @@ def test_a_broken_profile_is_refused_by_field(path: str, value: Any, message: st
 
 
 def test_shipped_profiles_are_found_by_name() -> None:
-    known = serving_steps.shipped_profiles()
+    known = evidence.shipped_profiles()
     assert known
     for name, p in known.items():
-        assert serving_steps.profile(name).to_dict() == p.to_dict()
+        assert evidence.profile(name).to_dict() == p.to_dict()
         assert "virtual machine" in p.conditions or p.kind == "gpu"
     with pytest.raises(UnknownNameError, match="bench-device"):
-        serving_steps.profile("none such")
+        evidence.profile("none such")
 
 
 @pytest.mark.published
 def test_the_shipped_profile_predicts_the_transformer_that_ran_on_it() -> None:
     """Our own measurement of 2026-11-21; the steps were timed apart from everything that the rates come from."""
-    p = serving_steps.profile("epyc-zen4-vm-1-thread")
+    p = evidence.profile("epyc-zen4-vm-1-thread")
     both = [(c, *(t / c.value.median - 1 for t in tiny.predictions(p, c))) for c in p.checks]
     assert len(both) == len(tiny.CASES)
     by_table = [abs(e) for _, _, e in both]
@@ -185,7 +185,7 @@ def test_the_shipped_profile_predicts_the_transformer_that_ran_on_it() -> None:
 
 @pytest.mark.published
 def test_the_harmonic_mix_predicts_what_was_measured_in_between() -> None:
-    p = serving_steps.profile("epyc-zen4-vm-1-thread")
+    p = evidence.profile("epyc-zen4-vm-1-thread")
     for point in p.mixed:
         assert p.mixed_bandwidth(**point.at) == pytest.approx(point.value.median, rel=0.15)
 
@@ -213,7 +213,7 @@ def test_quartiles_and_spread() -> None:
 def test_threads_must_exist_and_come_first() -> None:
     with pytest.raises(InputError, match="the processors of this machine"):
         microbench.use_threads(10_000)
-    code = "import numpy, os\nos.environ.pop('OMP_NUM_THREADS', 0)\nfrom mlsysim.serving_steps.measuring import microbench\nmicrobench.use_threads(1)"
+    code = "import numpy, os\nos.environ.pop('OMP_NUM_THREADS', 0)\nfrom mlsysim.evidence.measuring import microbench\nmicrobench.use_threads(1)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "comes too late" in done.stderr
 

@@ -10,12 +10,12 @@ import pytest
 
 from mlsysim import catalog, inference, memory
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence.measured.memory_checks import server_starts
 from mlsysim.memory import serving as held_by
 from mlsysim.memory.quantised import published_recipes, stored_parts
 from mlsysim.memory.server_ranges import server_quantiles, server_seen
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, stage_layers
 from mlsysim.transformer import parameter_count
-from mlsysim.validation.measured.memory_checks import server_starts
 
 published, independent = pytest.mark.published, pytest.mark.independent
 STARTS = Path(__file__).parents[3] / "shared" / "reference" / "vllm_memory" / "starts.open.csv"

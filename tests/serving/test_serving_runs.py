@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mlsysim.errors import InputError
-from mlsysim.validation import serving_run, serving_runs
-from mlsysim.validation.measured.serving_runs import METRICS, read_requests
+from mlsysim.evidence import serving_run, serving_runs
+from mlsysim.evidence.measured.serving_runs import METRICS, read_requests
 
 ROOT = Path(__file__).resolve().parents[2]
 POINTS = ROOT.parent / "shared" / "reference" / "blis" / "points.csv"

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT
 
-from mlsysim import catalog, kernels, serving_steps, validation
+from mlsysim import catalog, evidence, kernels, serving_steps
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence.measured.measurements import collectives
+from mlsysim.evidence.measured.serving_runs import serving_runs
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import (
     BASELINE,
@@ -32,8 +34,6 @@ from mlsysim.serving_steps import (
     shipped_rates,
     step_model,
 )
-from mlsysim.validation.measured.measurements import collectives
-from mlsysim.validation.measured.serving_runs import serving_runs
 
 KERNELS = ROOT.parent / "shared" / "reference" / "kernels" / "kernels.csv"
 needs_kernels = pytest.mark.skipif(
@@ -134,8 +134,8 @@ def test_granularity_is_two_at_its_worst() -> None:
 def test_shares_of_16_bit_products_are_those_that_azure_measured(name: str, azure: str) -> None:
     """Azure: a product of 8192 and STREAM triad. The figures stand twice, here and among the measurements."""
     share = rates(name).products_16bit
-    assert share.compute == pytest.approx(validation.gemm_efficiency(azure), abs=0.0005)
-    assert share.memory == pytest.approx(validation.stream_efficiency(azure, "triad"), abs=0.0005)
+    assert share.compute == pytest.approx(evidence.gemm_efficiency(azure), abs=0.0005)
+    assert share.memory == pytest.approx(evidence.stream_efficiency(azure, "triad"), abs=0.0005)
     assert f"azure2024{azure}" in share.origin
 
 
@@ -145,7 +145,7 @@ def test_16_bit_products_that_no_rate_was_taken_from(device: str, bound: float) 
     """Vidur's measured products (57344 x 8192, 1 to 4096 rows) lie within 6 and 11 % of the three constants."""
     d, r = catalog.device(device), rates(device).products_16bit
     errors = []
-    for row in validation.measurements().values():
+    for row in evidence.measurements().values():
         if (row.group, row.device, row.kind) == ("vidur", device, "gemm"):
             m, n, k = (row.inputs[x] for x in "mnk")
             work, peak = 2 * m * n * k / (r.compute * d.peak_flops["bf16"]), r.memory * d.memory_bandwidth

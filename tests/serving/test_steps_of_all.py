@@ -12,10 +12,10 @@ import mlsysim
 from mlsysim import catalog, inference, serving
 from mlsysim.efficiencies import MIDDLE, kernel_shares, known_server, lineage, server_of, servers
 from mlsysim.errors import InputError
+from mlsysim.evidence.predictors import PREDICTORS, shipped_constants
 from mlsysim.inference import Efficiencies, decode_step, deploy, prefill
 from mlsysim.serving_steps import TIER_0, Batch, Rungs, StepModel, rates, step_model
 from mlsysim.serving_steps.rates import shipped_rates
-from mlsysim.validation.predictors import PREDICTORS, shipped_constants
 
 MODELS = ["Llama-3.1-8B", "Mixtral-8x7B", "DeepSeek-V3", "Gemma-2-9b"]
 WORDS = ("bound", "datasheet", "calibrated")

@@ -72,7 +72,7 @@ def _calibrate(args: argparse.Namespace) -> None:
 
 
 def _bench(args: argparse.Namespace) -> None:
-    from mlsysim.serving_steps.measuring import microbench, microbench_gpu
+    from mlsysim.evidence.measuring import microbench, microbench_gpu
 
     def say(text: str) -> None:
         print(f"measuring {text} ...", file=sys.stderr)

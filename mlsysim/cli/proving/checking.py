@@ -11,11 +11,11 @@ from mlsysim import units
 from mlsysim.cli.arguments import Commands, print_json, quantity
 
 if TYPE_CHECKING:
-    from mlsysim.validation.scoring import Report
+    from mlsysim.evidence.scoring import Report
 
 
 def _grade(args: argparse.Namespace) -> None:
-    from mlsysim.classroom import grading  # instructors only: keep the other commands fast
+    from mlsysim.course import grading  # instructors only: keep the other commands fast
 
     rows, alike = grading.grade(
         Path(args.assignment).resolve().name,
@@ -68,7 +68,7 @@ def _ranges(report: "Report") -> list[str]:
 
 def _validate(args: argparse.Namespace) -> None:
     from mlsysim.cli.proving import reality  # keeps the other commands fast
-    from mlsysim.validation import cases, scoring
+    from mlsysim.evidence import cases, scoring
 
     if args.cases is None:
         reality.run(args)

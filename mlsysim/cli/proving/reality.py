@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from mlsysim import units
 from mlsysim.cli.arguments import print_json
+from mlsysim.evidence import reality
+from mlsysim.evidence.cases import TABLED
+from mlsysim.evidence.reality import CheckedRow, ClassCheck
+from mlsysim.evidence.scoring import Summary
 from mlsysim.tables import table
-from mlsysim.validation import reality
-from mlsysim.validation.cases import TABLED
-from mlsysim.validation.reality import CheckedRow, ClassCheck
-from mlsysim.validation.scoring import Summary
 
 
 def _share(value: float | None, signed: bool = False) -> str:

@@ -388,6 +388,6 @@ def _equations() -> Mapping[str, Any]:
     from mlsysim.equations import REGISTRY
 
     for module in pkgutil.iter_modules(mlsysim.__path__):
-        if module.name not in ("classroom", "cli", "quantities"):
+        if module.name not in ("course", "cli", "quantities"):
             importlib.import_module(f"mlsysim.{module.name}")
     return REGISTRY

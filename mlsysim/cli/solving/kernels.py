@@ -14,8 +14,8 @@ from mlsysim.cli.arguments import (
 )
 from mlsysim.efficiencies import BOUND, CALIBRATED
 from mlsysim.errors import InputError
+from mlsysim.evidence.predictors import attention, gemm, shipped_constants
 from mlsysim.kernel_times import CallTime
-from mlsysim.validation.predictors import attention, gemm, shipped_constants
 
 KINDS = ("gqa", "mla", "mla_absorbed")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Listed
+from mlsysim.serving_steps import documents
 from mlsysim.serving_steps.calibrating.residuals import overfitting_ratio, residual_constant, residual_time
-from mlsysim.serving_steps.measuring import documents
 
 KIND, VERSION = "mlsysim-calibration", 1
 LEAST_REQUESTS = 100  # tam2026, sec. 2: "one trace (>= 100 requests)"

@@ -3,7 +3,7 @@
     python scripts/maintain/course/audit_hints.py [--sample 400] [--seeds 8] [--output FILE.csv]
 
 A wrong answer is made by a mistake that an author of the exercise thought of, and that mistake is then hidden, so that only the
-shared rules (``mlsysim/classroom/exercises/slips.py``) can say something. They did not choose these slips. What they say is looked
+shared rules (``mlsysim/course/exercises/slips.py``) can say something. They did not choose these slips. What they say is looked
 up in ``tests/book/hints.csv``, where a person wrote for each mistake and hint whether it is true of that mistake; --output writes
 those that nobody has judged yet.
 """
@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mlsysim.classroom.exercises import EXERCISES
-from mlsysim.classroom.exercises.engine import grade
+from mlsysim.course.exercises import EXERCISES
+from mlsysim.course.exercises.engine import grade
 
 JUDGED = Path(__file__).resolve().parents[3] / "tests" / "book" / "hints.csv"
 Said = tuple[str, str, str, str]  # exercise, hidden mistake, name of the hint, what it is about

@@ -1,4 +1,4 @@
-"""Our library beside Harvard's package of the same import name, each in a process of its own; writes validation/peers.toml.
+"""Our library beside Harvard's package of the same import name, each in a process of its own; writes evidence/peers.toml.
 
 Run by hand, never by the tests: it makes a temporary environment and installs ``mlsysim==0.3.0`` from the package index.
 Both packages run in that environment's Python, ours from a copy of this tree. Which measured rows are asked about follows
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-OUT = ROOT / "mlsysim" / "validation" / "studies" / "peers.toml"
+OUT = ROOT / "mlsysim" / "evidence" / "studies" / "peers.toml"
 PEER = "mlsysim==0.3.0"
 REPEATS = 5  # processes per import time; the median counts
 SECONDS = 1.0  # of processor time to repeat a solve for
@@ -314,7 +314,7 @@ def measured_cases() -> Iterable[tuple[dict[str, Any], float]]:
     recomputation, sharding and micro-batch stated; batches and single requests on one A100 or H100 with a prompt and an answer; all-reduces in a node.
     """
     from mlsysim import catalog
-    from mlsysim.validation import reality
+    from mlsysim.evidence import reality
 
     def fits(class_name: str, row: Any) -> bool:
         known = row.get("device") in ("A100-SXM4-80GB", "H100-SXM5-80GB")

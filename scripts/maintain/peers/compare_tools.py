@@ -1,4 +1,4 @@
-"""Ten questions put to the page that sizes, to packages from the index, and to two pages of others; writes validation/studies/tools.toml.
+"""Ten questions put to the page that sizes, to packages from the index, and to two pages of others; writes evidence/studies/tools.toml.
 
 Run by hand, never by the tests. Each package stands in an environment of its own, whose interpreter is named here:
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-OUT = ROOT / "mlsysim" / "validation" / "studies" / "tools.toml"
+OUT = ROOT / "mlsysim" / "evidence" / "studies" / "tools.toml"
 SEQUENCE = 1024  # tokens of a sequence, for those that count sequences
 MEMORY = {"max_num_seqs": "1024", "max_num_batched_tokens": "8192", "gpu_memory_utilization": "0.95"}
 LLAMA_65B = {
@@ -423,7 +423,7 @@ def ask(which: str, python: str) -> dict[str, Any]:
 
 def ours() -> dict[str, dict[str, float]]:
     """What the page prints, and how long it took."""
-    from mlsysim.classroom import sizing
+    from mlsysim.course import sizing
 
     found = {}
     for key, q in QUESTIONS.items():
@@ -446,9 +446,9 @@ def ours() -> dict[str, dict[str, float]]:
 
 def truths() -> dict[str, dict[str, Any]]:
     """What was published, with its source, and our answer when that source was left out of the fit."""
-    from mlsysim.validation import reality
-    from mlsysim.validation.measured import memory_checks
-    from mlsysim.validation.studies import footprints
+    from mlsysim.evidence import reality
+    from mlsysim.evidence.measured import memory_checks
+    from mlsysim.evidence.studies import footprints
 
     found: dict[str, dict[str, Any]] = {}
     checked = {"inference": reality.check_class("inference", leave_one_group_out=True)}

@@ -1,0 +1,33 @@
+"""Teaching tools: sliders, charts and exercises. They show the library's numbers and compute none of their own."""
+
+from mlsysim._lazy import lazily
+
+_HOMES = {
+    "Bars": "drawing",
+    "Chart": "drawing",
+    "Choice": "course.sliders",
+    "Desk": "course.exercises",
+    "Line": "drawing",
+    "LogSlider": "course.sliders",
+    "Marks": "drawing",
+    "PALETTE": "drawing",
+    "Reading": "course.readings",
+    "Slider": "course.sliders",
+    "Swings": "drawing",
+    "check": "course.exercises",
+    "draw": "drawing",
+    "draw_bars": "course.views",
+    "draw_swings": "course.views",
+    "explore": "course.sliders",
+    "inputs": "course.exercises",
+    "question": "course.exercises",
+    "log_space": "drawing",
+    "roofline_chart": "course.views",
+    "worked": "course.exercises",
+}
+__all__ = list(_HOMES)
+__getattr__ = lazily(__name__, _HOMES, "mlsysim")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,47 @@
+"""Grade what was handed in: each file in a sandbox of its own, each a row, and a page back for each student."""
+
+from mlsysim.course.grading.download import grade
+from mlsysim.course.grading.marks import Late, Likeness, Row, copies, grade_folder, merged, read_rows
+from mlsysim.course.grading.sheet import read_marks, write_reasons
+from mlsysim.course.grading.submissions import Student, Submission, collect, read_roster
+from mlsysim.course.grading.table import (
+    IMPORTED,
+    SYSTEMS,
+    feedback_page,
+    statistics,
+    write_csv,
+    write_feedback,
+    write_import,
+    write_json,
+    write_statistics,
+)
+
+__all__ = [
+    "IMPORTED",
+    "SYSTEMS",
+    "Late",
+    "Likeness",
+    "Row",
+    "Student",
+    "Submission",
+    "collect",
+    "copies",
+    "feedback_page",
+    "grade",
+    "grade_folder",
+    "merged",
+    "read_marks",
+    "read_roster",
+    "read_rows",
+    "statistics",
+    "write_csv",
+    "write_feedback",
+    "write_import",
+    "write_json",
+    "write_reasons",
+    "write_statistics",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

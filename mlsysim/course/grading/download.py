@@ -1,0 +1,76 @@
+"""A download in, everything that a lecturer needs out: what ``mlsysim grade`` does."""
+
+from datetime import datetime
+from pathlib import Path
+
+from mlsysim.course.grading.marks import Late, Likeness, Row, copies, grade_folder, read_rows
+from mlsysim.course.grading.sheet import read_marks, write_reasons
+from mlsysim.course.grading.submissions import read_roster
+from mlsysim.course.grading.table import write_csv, write_feedback, write_import, write_json, write_statistics
+from mlsysim.errors import InputError
+from mlsysim.files import check_writable
+
+
+def grade(
+    assignment: str,
+    submissions: str | Path,
+    output: str | Path,
+    *,
+    timeout: float = 60.0,
+    jobs: int = 1,
+    insecure: bool = False,
+    roster: str | Path | None = None,
+    due: datetime | None = None,
+    late_per_day: float = 0.1,
+    late_days: int = 5,
+    before: str | Path | None = None,
+    import_to: str | None = None,
+    feedback: str | Path | None = None,
+) -> tuple[list[Row], list[Likeness]]:
+    """Grade a download and write the table, all that is known (JSON), the statistics of mistakes, and what else is asked for.
+
+    Where a question asks for a reason, a sheet of reasons with their rubric lies beside the table; marks that a person wrote
+    into it stay there when the same is graded again, and stand on the pages of the students.
+
+    Parameters
+    ----------
+    assignment : str
+        As in "01-iron-law".
+    submissions : str or Path
+        A folder, unpacked as a course system gave it.
+    output : str or Path
+        The table, a CSV file; the others lie beside it.
+    timeout, jobs, insecure, roster
+        As of :func:`~mlsysim.course.grading.grade_folder`.
+    due : datetime, optional
+        With a time zone; what came later loses ``late_per_day`` of its score for each day begun, all after ``late_days``.
+    before : str or Path, optional
+        JSON of an earlier run, whose points are kept where they are better.
+    import_to : str, optional
+        Course system to write an import file for: ``canvas``, ``moodle`` or ``gradescope``; needs the roster.
+    feedback : str or Path, optional
+        Folder for a page per student.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        What cannot be read or written, a sandbox that cannot be had, an option without the one that it needs.
+    """
+    if import_to and not roster:
+        raise InputError("import_to needs a roster: the list of the course as the system exported it")
+    out = Path(output)
+    check_writable(out, "output")
+    read_marks(out.with_suffix(".reasons.csv"))  # another file of that name is told now, not after an hour
+    late = Late(due, late_per_day, late_days) if due else None
+    earlier = read_rows(before) if before else ()
+    rows = grade_folder(assignment, submissions, timeout, jobs, insecure, roster, late, earlier)
+    alike = copies(rows)
+    write_csv(rows, out)
+    write_json(rows, out.with_suffix(".json"))
+    write_statistics(rows, alike, out.with_suffix(".mistakes.csv"))
+    given = write_reasons(rows, out.with_suffix(".reasons.csv"))
+    if import_to and roster:
+        write_import(rows, read_roster(roster), out.with_suffix(f".{import_to}.csv"), import_to, assignment)
+    if feedback:
+        write_feedback(rows, feedback, assignment, given)
+    return rows, alike

@@ -1,0 +1,534 @@
+"""From a form to an answer: three numbers first, then what stands behind them. Every text is safe as HTML where it says so."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import Any
+
+from mlsysim import catalog, energy, equations, memory, units
+from mlsysim.catalog import Machines
+from mlsysim.course.sizing import plans
+from mlsysim.course.sizing.fields import FieldError, Job, job
+from mlsysim.doors.bills import Bill, rent_of
+from mlsysim.doors.serving import Served, serve, splits
+from mlsysim.doors.targets import SLO
+from mlsysim.doors.training import SEQ, Trained, default_batch, described, networked, train
+from mlsysim.doors.words import Assumed, counted, paired
+from mlsysim.equations import Equation
+from mlsysim.errors import MlsysimError
+from mlsysim.results import Explanation, plain, shown
+
+MILLION = 1e6
+_SERVE = ("rate", "input_len", "output_len", "tp", "pp", "ep", "precision", "weights", "kv", "price", "pue")
+_FITS = (
+    "tp",
+    "pp",
+    "ep",
+    "weights",
+    "kv",
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "gpu_memory_utilization",
+)
+_PLAN = ("tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "sharding", "recompute")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A number of the answer: where it stands, what it is, and how it is written."""
+
+    name: str
+    label: str
+    value: Any
+    unit: str
+    text: str
+
+
+@dataclass
+class Sized:
+    """An answer while it is made."""
+
+    job: Job
+    call: str  # the function
+    arguments: dict[str, Any]
+    result: Any
+    fits: Row
+    speed: Row
+    cost: Row
+    rows: list[Row] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    folds: dict[str, str] = field(default_factory=dict)  # HTML by title
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def _quantity(name: str, label: str, value: Any, unit: str, more: str = "") -> Row:
+    return Row(
+        name,
+        label,
+        None if value is None else float(value),
+        unit,
+        (shown(float(value), unit) if value is not None else "not known") + more,
+    )
+
+
+def _money(rate: float | None, per_token: float | None, of: str, total: float | None = None) -> Row:
+    if rate is None:
+        return Row("cost", "What it costs", None, "USD/h", "No price of it is known; give one")
+    hour = f"{rate * units.hour:,.4g} USD/h"
+    if total is not None:
+        return Row("cost", "What it costs", total, "USD", f"{total:,.0f} USD in all, {hour}")
+    if per_token is None:
+        return Row("cost", "What it costs", rate * units.hour, "USD/h", hour)
+    return Row(
+        "cost",
+        "What it costs",
+        per_token * MILLION,
+        f"USD per million {of}",
+        f"{per_token * MILLION:,.4g} USD per million {of}, {hour}",
+    )
+
+
+def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[Row]:
+    """Money, energy and carbon, as far as they are known."""
+    rows = [
+        Row(
+            "cost_rate",
+            "Cost per hour",
+            None if bill.cost_rate is None else bill.cost_rate * units.hour,
+            "USD/h",
+            "not known" if bill.cost_rate is None else f"{bill.cost_rate * units.hour:,.4g} USD/h",
+        ),
+        _quantity("power", "Power, at most", bill.power, "W"),
+    ]
+    if bill.cost_per_token is not None:
+        rows.append(
+            Row(
+                "cost_tokens",
+                f"Cost per million {of}",
+                bill.cost_per_token * MILLION,
+                "USD",
+                f"{bill.cost_per_token * MILLION:,.4g} USD",
+            )
+        )
+    joules, what = (None, "")
+    if time is not None and bill.power is not None:
+        joules, what = time * bill.power, "of the run"
+    elif bill.energy_per_token is not None:
+        joules, what = bill.energy_per_token * MILLION, f"per million {of}"
+    if joules is not None:
+        rows.append(
+            Row("energy", f"Energy {what}, at most", joules / units.kWh, "kWh", f"{joules / units.kWh:,.4g} kWh")
+        )
+        if name := j.given.get("grid"):
+            mass = float(energy.carbon(joules, catalog.grid(name).carbon_intensity))
+            rows.append(
+                Row(
+                    "carbon",
+                    f"Carbon {what}, at most, on the grid of {name}",
+                    mass,
+                    "kg",
+                    f"{mass:,.4g} kg of CO2 equivalent",
+                )
+            )
+    return rows
+
+
+def _listed(lines: "list[str] | tuple[str, ...]") -> str:
+    return "<ul>" + "".join(f"<li>{escape(line.strip())}</li>" for line in lines) + "</ul>" if lines else ""
+
+
+def _explained(found: Any) -> str:
+    """The explanation as tables, and below it the source of every equation in it."""
+    html = str(found._repr_html_())
+    if not isinstance(found, Explanation):
+        return html
+    labels = dict.fromkeys(t.label for t in found.terms)
+    known: list[Equation] = [equations.lookup(label) for label in labels]
+    rows = "".join(
+        f"<tr><td><code data-equation='{escape(e.label)}'>{escape(e.label)}</code></td><td>{escape(e.formula)}</td>"
+        f"<td><code>{escape(e.qualified_name)}</code></td><td>{escape(e.source)}, {escape(e.where)}</td></tr>"
+        for e in known
+    )
+    head = "".join(f"<th scope='col'>{w}</th>" for w in ("Equation", "Formula", "Function", "Source"))
+    return f"{html}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _common(j: Job) -> dict[str, Any]:
+    return j.of("price", "pue")
+
+
+# Serving
+
+
+def _serve(j: Job) -> Sized:
+    made = j.of(*_SERVE)
+    notes = []
+    model = j.model
+    if (
+        "weights" in made and not {"weights", "precision"} & j.texts.keys()
+    ):  # the checkpoint says it: served as published
+        model = replace(model, stored=made.pop("weights"))
+    if made.get("weights") == "fp8-block":
+        made["weights"] = "fp8"
+        notes.append("Weights in blocks of fp8 are counted as fp8.")
+    if str(made.get("kv", "")).startswith("fp8-"):
+        made["kv"] = "fp8"
+    targets = j.of("ttft", "itl", "e2e")
+    if targets:
+        made["slo"] = SLO(**targets, **j.of("percentile"))
+    elif "percentile" in j.given:
+        raise FieldError(
+            "percentile",
+            "Requests within these targets (percentile) needs a target; give a time to the first token, between tokens or to the last",
+        )
+    s: Served = serve(model, j.machines, **made)
+    d, load, g = s.deployment, s.load, s.generation
+    where = f"{s.devices:,} x {s.question.device.name}"
+    spread = ""
+    if s.answered and (known := s.devices_range) is not None:
+        spread = (
+            f", {known[0]:,} to {known[1]:,} within past errors"
+            if known[1] is not None
+            else f", {known[0]:,} or more within past errors"
+        )
+    label = "Does it fit?"
+    if not s.fits:
+        fits = Row("fits", label, False, "", f"No: {s.reason}")
+    elif s.reason:
+        fits = Row("fits", label, True, "", f"Into memory, yes; within the targets, no: {s.reason}")
+    else:
+        fits = Row("fits", label, True, "", f"Yes, on {where} ({s.layout}{spread})")
+    rows: list[Row] = [Row("devices", "Devices", s.devices, "1", f"{s.devices:,}")] if s.fits else []
+    if not s.answered:
+        speed = Row("speed", "How fast", None, "s", "No answer")
+        cost = Row("cost", "What it costs", None, "", "No answer")
+    else:
+        if load is None:
+            low, high = (float(x) for x in g.interval().ends)
+            speed = Row(
+                "speed",
+                "How fast",
+                float(g.itl),
+                "s",
+                f"First token after {shown(g.ttft, 's')}, then one every {shown(g.itl, 's')}",
+            )
+            rows += [
+                _quantity("ttft", "Time to the first token", g.ttft, "s"),
+                _quantity("itl", "Time between tokens", g.itl, "s"),
+                _quantity(
+                    "e2e",
+                    "Whole answer",
+                    g.e2e,
+                    "s",
+                    f" ({shown(low, 's')} to {shown(high, 's')} in {g.interval().quantiles.nominal:.0%} of past errors)",
+                ),
+                Row("e2e_low", "Whole answer, low end", low, "s", shown(low, "s")),
+                Row("e2e_high", "Whole answer, high end", high, "s", shown(high, "s")),
+            ]
+        else:
+            speed = Row(
+                "speed",
+                "How fast",
+                float(load.itl),
+                "s",
+                f"{float(load.rate):,.4g} requests/s, first token within {shown(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of them), then one every {shown(load.itl, 's')}",
+            )
+            rows += [
+                Row("rate", "Requests per second", float(load.rate), "1/s", f"{float(load.rate):,.4g}"),
+                _quantity(
+                    "ttft", f"Time to the first token, {100 * load.quantile:g} % of requests", load.ttft_quantile, "s"
+                ),
+                _quantity("itl", "Time between tokens, mean", load.itl, "s"),
+                _quantity(
+                    "itl_quantile",
+                    f"Time between tokens, {100 * load.quantile:g} % of requests",
+                    load.itl_quantile,
+                    "s",
+                ),
+                Row(
+                    "utilisation",
+                    "Share of the capacity",
+                    float(load.utilisation),
+                    "1",
+                    f"{float(load.utilisation):.1%}",
+                ),
+                Row("replicas", "Replicas", s.replicas, "1", f"{s.replicas:,}"),
+            ]
+            if s.rate_range is not None:
+                low, high = s.rate_range
+                rows += [
+                    Row("rate_low", "Requests per second, low end", low, "1/s", f"{low:,.4g}"),
+                    Row("rate_high", "Requests per second, high end", high, "1/s", f"{high:,.4g}"),
+                ]
+            if (ends := s.devices_range) is not None:
+                rows += [
+                    Row("devices_low", "Devices, low end", ends[0], "1", f"{ends[0]:,}"),
+                    Row(
+                        "devices_high",
+                        "Devices, high end",
+                        ends[1],
+                        "1",
+                        f"{ends[1]:,}" if ends[1] is not None else s.too_few,
+                    ),
+                ]
+        rows.append(Row("tokens_rate", "Output tokens per second", s.tokens_per_s, "token/s", f"{s.tokens_per_s:,.4g}"))
+        cost = _money(s.bill.cost_rate, s.bill.cost_per_token, "output tokens")
+        rows += _bill_rows(j, s.bill, "output tokens")
+    rows += [_quantity("weights", "Weights on each device", d.weight_memory, "byte")]
+    sized = Sized(j, "mlsysim.serve", made, s, fits, speed, cost, rows)
+    sized.lines = [*notes, *s.assumed]
+    if s.answered:
+        sized.folds["What binds"] = f"<p>{escape(s.binds)}</p>"
+        sized.folds["The bill"] = _listed(list(s.bill.lines()))
+        sized.folds["Layouts that were tried"] = _layouts(s)
+    if s.fits:
+        sized.folds["Where it comes from"] = _explained(s.explain())
+    else:
+        sized.folds["What would fit"] = _listed(s.remedies)
+    return sized
+
+
+def _layouts(s: Served) -> str:
+    """Every layout that was tried, and why it lost."""
+    head = "".join(f"<th scope='col'>{w}</th>" for w in ("A replica", "Devices in all", "Why not"))
+    rows = ""
+    for o in s.options:
+        each = f"TP{o.tp}" + (f" PP{o.pp}" if o.pp > 1 else "")
+        why = "this is the answer" if o is s.option else o.refusal or "more devices, or a larger replica"
+        rows += f"<tr><td>{each}</td><td>{o.devices:,}</td><td>{escape(why)}</td></tr>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+# Memory of a server
+
+
+def _splits(j: Job) -> list[tuple[int, int]]:
+    """Tensor-parallel ranks and stages to try, the fewest devices first."""
+    tp, pp, many = j.given.get("tp"), j.given.get("pp"), j.machines.count
+    domain = j.machines.domain if j.machines.count or j.machines.node else 8
+    if tp is not None or pp is not None:
+        pp = pp or 1
+        if tp is None:
+            tp = max(1, min(many // pp, domain)) if many else 1
+        if many is not None and tp * pp > many:
+            raise FieldError(
+                "count",
+                f"How many (count) = {many} is fewer than the {tp * pp} devices of tp = {tp} times pp = {pp}; give more, or split less",
+            )
+        return [(tp, pp)]
+    if many is not None:
+        ways = [(t, many // t) for t in range(min(many, max(domain, 1)), 0, -1) if many % t == 0]
+        return [next((w for w in ways if splits(j.model, *w)), ways[0])]
+    ways = [(t, 1) for t in (1, 2, 4, 8)] + [(8, p) for p in (2, 4, 8)]
+    return [w for w in ways if splits(j.model, *w)] or [(1, 1)]
+
+
+def _fits(j: Job) -> Sized:
+    made = j.of(*_FITS)
+    for tp, pp in _splits(j):
+        made |= {"tp": tp, "pp": pp}
+        r = memory.server_memory(j.model, j.machines.device, **made)
+        if r.fits:
+            break
+    n = tp * pp
+    bill = Bill(r.device, n, rent_of(r.device, j.given.get("price")), j.given.get("pue", 1.0))
+    split = ", ".join(f"{w} {v}" for w, v in (("tp", tp), ("pp", pp)) if v > 1) or "one device"
+    on = f"{n} x {r.device.name} ({split})"
+    text = (
+        f"Yes, on {on}, with room for {r.kv_tokens:,} tokens of cache"
+        if r.fits
+        else f"No, on {on}: {r.reason.removeprefix('does not fit: ')}"
+    )
+    longest: int = j.given.get("max_model_len", 0)
+    room = Row("speed", "How much room", r.kv_tokens, "token", f"{max(0, r.kv_tokens):,} tokens of cache")
+    if longest and r.fits:
+        room = Row(
+            "speed",
+            "How much room",
+            r.kv_tokens,
+            "token",
+            f"{r.kv_tokens:,} tokens of cache: {r.kv_tokens // longest:,} sequences of {longest:,}",
+        )
+    names = {
+        "weights": "Weights",
+        "activations": "Activations",
+        "runtime": "Outside the tensors",
+        "cache": "Cache",
+        "graphs": "Captured graphs, on top",
+    }
+    rows = [
+        Row("devices", "Devices", n, "1", f"{n:,}"),
+        Row("kv_tokens", "Tokens of cache", r.kv_tokens, "token", f"{r.kv_tokens:,}"),
+    ]
+    rows += [_quantity(name, f"{names[name]}, on each device", value, "byte") for name, value in r.parts.items()]
+    rows += _bill_rows(j, bill, "tokens")
+    sized = Sized(
+        j,
+        "mlsysim.memory.server_memory",
+        dict(made),
+        r,
+        Row("fits", "Does it fit?", r.fits, "", text),
+        room,
+        _money(bill.cost_rate, None, ""),
+        rows,
+    )
+    sized.lines = [
+        f"As {r.release.engine} {r.release.version} takes it; weights {r.weights}, cache {r.kv}. For how fast, choose to serve requests."
+    ]
+    if j.machines.node is not None and j.machines.count and n > j.machines.count:
+        sized.lines.append(f"{j.place} has {j.machines.count} devices.")
+    sized.folds["Where it comes from"] = _explained(r.explain())
+    if r.notes:
+        sized.folds["Notes"] = _listed(r.notes)
+    return sized
+
+
+# Training
+
+
+def _train(j: Job) -> Sized:
+    m, taken = j.model, Assumed()
+    machines: Machines = networked(j.machines, taken)
+    seq = j.given.get("seq", min(SEQ, m.learned_positions or SEQ))
+    batch = j.given.get("global_batch", default_batch(machines.devices, seq))
+    precision = j.given.get("precision", "bf16")
+    given = j.of(*_PLAN)
+    work: dict[str, Any] = {"global_batch": batch, "seq": seq, "precision": precision}
+    found = plans.best(m, machines, given=given, **work)
+    made = {"plan": found.plan, **j.of("global_batch", "seq", "precision", "tokens"), **_common(j)}
+    t: Trained = train(m, j.machines, **made)
+    step, bill, run = t.step, t.bill, t.time_to_train
+    spread = "" if t.range is None else f" ({shown(t.range[0], 's')} to {shown(t.range[1], 's')})"
+    on = f"{machines}"
+    if t.fits:
+        fits = Row("fits", "Does it fit?", True, "", f"Yes, on {on}: {t.reason.removeprefix('fits: ')}")
+        total = None if run is None or bill.cost_rate is None else run * bill.cost_rate
+        cost = _money(bill.cost_rate, bill.cost_per_token, "tokens", total)
+        if run is None:
+            speed = Row(
+                "speed",
+                "How fast",
+                float(step.time),
+                "s",
+                f"{shown(step.time, 's')} a step{spread}, {float(step.tokens / step.time):,.4g} tokens/s",
+            )
+        else:
+            speed = Row(
+                "speed",
+                "How fast",
+                run,
+                "s",
+                f"{shown(run, 's')} for {j.given['tokens']:,.4g} tokens, {shown(step.time, 's')} a step{spread}",
+            )
+    else:
+        fits = Row("fits", "Does it fit?", False, "", f"No, on {on}: {t.reason.removeprefix('does not fit: ')}")
+        speed, cost = (
+            Row("speed", "How fast", None, "s", "No answer"),
+            Row("cost", "What it costs", None, "", "No answer"),
+        )
+    rows = [Row("devices", "Devices", int(step.devices), "1", f"{int(step.devices):,}")]
+    if t.fits:
+        rows += [_quantity("step", "A step", step.time, "s", spread)]
+        if t.range is not None:
+            rows += [
+                _quantity("step_low", "A step, low end", t.range[0], "s"),
+                _quantity("step_high", "A step, high end", t.range[1], "s"),
+            ]
+        rows += [
+            Row("mfu", "MFU", float(step.mfu), "1", units.percent(step.mfu, signed=False)),
+            Row(
+                "tokens_rate",
+                "Tokens per second",
+                float(step.tokens / step.time),
+                "token/s",
+                f"{float(step.tokens / step.time):,.4g}",
+            ),
+        ]
+        if run is not None:
+            rows.append(_quantity("run", "The whole run, without restarts", run, "s"))
+        rows += _bill_rows(j, bill, "tokens", run)
+    rows.append(_quantity("memory", "Memory of a device that is counted", step.memory.total, "byte"))
+    sized = Sized(j, "mlsysim.train", made, t, fits, speed, cost, rows)
+    sized.lines = [
+        f"Plan: {described(found.plan)}; the best of {counted(found.tried, 'plan')} tried here, of which {found.fitting:,} fit.",
+        *t.assumed,
+    ]
+    more = f"<p>{escape(plans.LEFT_OUT)} <code>mlsysim.plan</code> compares them all.</p>"
+    sized.folds["The plan"] = f"<p>{escape(described(found.plan))}</p>{more}"
+    if t.fits:
+        sized.folds["What binds"] = f"<p>{escape(t.binds)}</p>"
+        sized.folds["The bill"] = _listed(list(bill.lines("tokens", run)))
+        sized.folds["Where it comes from"] = _explained(t.explain())
+        sized.data = t.to_dict()
+    else:
+        bigger = plans.more_devices(m, machines, given=given, **{k: work[k] for k in work})
+        sized.folds["What would fit"] = _listed(
+            [
+                f"{bigger}, with the splits of this page"
+                if bigger
+                else "nothing up to 64 times as many devices; try shorter sequences or smaller weights"
+            ]
+        )
+        sized.data = plain(step.to_dict())
+    return sized
+
+
+_DO: Mapping[str, Callable[[Job], Sized]] = {"serve": _serve, "fits": _fits, "train": _train}
+
+
+def sized(form: Mapping[str, str]) -> Sized:
+    """The answer with the result that it was taken from; errors as the library raises them."""
+    found = _DO[(asked := job(form)).task](asked)
+    found.data = found.data or found.result.to_dict()
+    found.lines = [*asked.notes, *found.lines]
+    return found
+
+
+def size(form: Mapping[str, str]) -> dict[str, Any]:
+    """What a page shows of a form: three numbers, all rows, what is folded, and the code that repeats it.
+
+    Parameters
+    ----------
+    form : mapping of str to str
+        Texts by field of ``FIELDS``; untrusted.
+
+    Returns
+    -------
+    dict
+        ``answer`` with ``fits``, ``speed``, ``cost`` as numbers, ``first`` and ``rows`` with label, value, unit and text (plain
+        text), ``lines`` (plain text), ``folds`` (title and safe HTML), ``code``; or ``error`` with the ``field`` that it is about.
+
+    >>> found = size({"model": "Llama-3.1-8B", "device": "H100", "rate": "20"})
+    >>> [row["name"] for row in found["first"]], size({"device": "H100"})["field"]
+    (['fits', 'speed', 'cost'], 'model')
+    """
+    from mlsysim.course.sizing.exports import code
+
+    try:
+        s = sized(form)
+    except FieldError as error:
+        return {"error": str(error), "field": error.field}
+    except (MlsysimError, ValueError, OverflowError, ZeroDivisionError, RecursionError) as error:
+        return {"error": f"{error}", "field": ""}
+    first = (s.fits, s.speed, s.cost)
+    found: dict[str, Any] = {
+        "answer": {row.name: row.value for row in first},
+        "first": [vars(row) for row in first],
+        "rows": [vars(row) for row in s.rows],
+        "lines": s.lines,
+        "folds": [{"title": title, "html": html} for title, html in s.folds.items()],
+        "code": code(s),
+        "fields": dict(s.job.texts),
+    }
+    return dict(plain(found))  # what is not finite is no JSON
+
+
+def more(form: Mapping[str, str]) -> dict[str, Any]:
+    """What would change the answer, each asked again: it takes longer, so a page asks for it by itself."""
+    try:
+        s = sized(form)
+        lines = paired(s.result.changes) if getattr(s.result, "answered", False) else []
+    except (MlsysimError, ValueError, OverflowError, ZeroDivisionError, RecursionError) as error:
+        return {"error": str(error), "html": ""}
+    return {"html": _listed(lines) or "<p>Nothing that this page asks.</p>"}

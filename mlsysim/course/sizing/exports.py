@@ -1,0 +1,142 @@
+"""An answer to take away: as JSON, as CSV, as a notebook that repeats it."""
+
+import csv
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from io import StringIO
+from typing import Any
+
+import mlsysim
+from mlsysim.course.sizing.answers import Sized, sized
+from mlsysim.doors.targets import SLO
+from mlsysim.errors import InputError
+from mlsysim.parallelism import Plan
+from mlsysim.results import plain
+
+KINDS = {"json": "application/json", "csv": "text/csv", "ipynb": "application/x-ipynb+json"}
+_PLAN = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "sharding", "recompute")
+_INSTALL = """import sys
+
+if sys.platform == "emscripten" or "google.colab" in sys.modules:  # the in-browser lab and Colab start without it
+    %pip install -q mlsysim-book"""
+
+
+def _written(value: Any) -> str:
+    """A value as Python writes it."""
+    if isinstance(value, SLO):
+        targets = [f"{n}={v!r}" for n, v in value.targets.items()]
+        return f"mlsysim.SLO({', '.join([*targets, f'percentile={value.percentile!r}'])})"
+    if isinstance(value, Plan):
+        plain_ = Plan()
+        said = [f"{n}={getattr(value, n)!r}" for n in _PLAN if getattr(value, n) != getattr(plain_, n)]
+        return f"Plan({', '.join(said)})"
+    return repr(value)
+
+
+def code(s: Sized) -> str:
+    """The call that gives the same numbers.
+
+    >>> print(code(sized({"model": "Llama-3.1-8B", "device": "H100", "rate": "20"})))
+    import mlsysim
+    <BLANKLINE>
+    answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20.0)
+    print(answer)
+    """
+    lines = ["import mlsysim"]
+    if any(isinstance(v, Plan) for v in s.arguments.values()):
+        lines.append("from mlsysim.parallelism import Plan")
+    typed = s.job.texts.get("model", "")
+    published = s.call == "mlsysim.serve" and "weights" not in s.arguments and "weights" in s.job.given
+    name = json.dumps(typed if typed and published else s.job.model.name)  # a checkpoint's name says its format
+    lines.append("")
+    if s.job.config is not None:
+        text = repr(json.dumps(s.job.config))
+        lines = ["import json", "", lines[0], *lines[1:], f"model = mlsysim.catalog.from_hf_config(json.loads({text}))"]
+        name = "model"
+    # a memory question is put to one device, whose number is tp times pp
+    place = s.result.device.name if s.call.endswith("server_memory") else s.job.place
+    given = ", ".join([name, json.dumps(place), *(f"{n}={_written(v)}" for n, v in s.arguments.items())])
+    return "\n".join([*lines, f"answer = {s.call}({given})", "print(answer)"])
+
+
+def export(form: Mapping[str, str], kind: str) -> dict[str, str]:
+    """The answer to a form as a file: its name, its type and its text.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        As the form; a kind that is not json, csv or ipynb.
+    """
+    if kind not in KINDS:
+        raise InputError(f"export: kind = {str(kind)[:40]!r} is not one of {', '.join(KINDS)}")
+    s = sized(form)
+    made = {"json": _json, "csv": _csv, "ipynb": _notebook}[kind](s)
+    return {"name": f"size-it-{s.job.task}.{kind}", "type": KINDS[kind], "text": made}
+
+
+def _json(s: Sized) -> str:
+    document = {
+        "mlsysim": mlsysim.__version__,
+        "asked": dict(s.job.texts),
+        "python": code(s),
+        "first": {
+            row.name: {"value": row.value, "unit": row.unit, "text": row.text} for row in (s.fits, s.speed, s.cost)
+        },
+        "rows": {row.name: {"label": row.label, "value": row.value, "unit": row.unit} for row in s.rows},
+        "result": s.data,
+    }
+    return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _cell(value: Any) -> Any:
+    """A text that a spreadsheet takes for a formula is marked as text."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def _csv(s: Sized) -> str:
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("name", "label", "value", "unit", "text"))
+    for name, text in s.job.texts.items():
+        if name != "config":
+            writer.writerow(map(_cell, (f"asked.{name}", "", text, "", "")))
+    for row in (s.fits, s.speed, s.cost, *s.rows):
+        value = "" if row.value is None else repr(row.value) if isinstance(row.value, float) else row.value
+        writer.writerow([row.name, row.label, value, row.unit, _cell(row.text)])
+    return out.getvalue()
+
+
+def _notebook(s: Sized) -> str:
+    """A notebook in the format of the book's own: install, the call, the explanation."""
+    said = "\n".join(f"- {row.label}: {row.text}".replace("<", "&lt;") for row in (s.fits, s.speed, s.cost))
+    cells = [
+        (
+            "markdown",
+            f"# Size it\n\nMade by the page *Size it* of mlsysim {mlsysim.__version__}, which said:\n\n{said}",
+        ),
+        ("code", _INSTALL),
+        (
+            "code",
+            f'import mlsysim\n\nassert getattr(mlsysim, "DISTRIBUTION", "") == "{mlsysim.DISTRIBUTION}", "another project is called mlsysim too"',
+        ),
+        ("code", code(s)),
+        ("code", "print(answer.explain())"),
+    ]
+    made = []
+    for i, (kind, text) in enumerate(cells):
+        cell: dict[str, Any] = {
+            "cell_type": kind,
+            "id": f"size-{i}-{sha256(text.encode()).hexdigest()[:8]}",
+            "metadata": {},
+        }
+        cell["source"] = text.splitlines(keepends=True)
+        made.append(cell | ({"execution_count": None, "outputs": []} if kind == "code" else {}))
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    document = {
+        "cells": made,
+        "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"

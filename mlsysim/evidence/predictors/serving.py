@@ -1,0 +1,510 @@
+"""Classes serving_tpot and serving_ttft: servers at a fixed number of requests in flight, prompts and answers together or apart.
+
+The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Five constants say what
+servers of 2025 and 2026 change of these: hops of all-reduces inside a domain, what a layer does around the grouped products of
+its experts, how unevenly experts are chosen, how much longer prompts take than their kernels, and what a host does for each
+sequence of a step. Three are for the first token: the pace of prompt passes of mixtures, what a kernel adds where a host launches
+those of prompts one by one, and the way of a request through SGLang's processes. None belongs to a model or a device. What the
+published recipes tell a server about waiting is data.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mlsysim import catalog, memory
+from mlsysim.catalog import Device, Model
+from mlsysim.efficiencies import known_server, lineage, server_of, shipped
+from mlsysim.errors import UnknownNameError
+from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
+from mlsysim.evidence.predictors.fitting import gauss_newton
+from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
+from mlsysim.inference.shares import efficiencies_of, half_peak
+from mlsysim.memory.quantised import experts_alone
+from mlsysim.memory.serving import checkpoint
+from mlsysim.serving.closed import (
+    ADAPTER,
+    AHEAD,
+    DRAWN,
+    SPREAD,
+    Loop,
+    Pool,
+    Served,
+    begun_by,
+    closed_loop,
+    served,
+    served_by,
+)
+from mlsysim.transformer import parameter_count
+
+# How a row writes formats: bytes of a weight, and what the products run in. Those of AIConfigurator that are no format of their
+# own (aiconfigurator2026configs, aic-core/src/aiconfigurator_core/sdk/common.py at 095f58a51, GEMMQuantMode and MoEQuantMode)
+# follow in _ALSO; its four bits have no scales, ours have the format's (w4afp8: one of 16 bits to 128 weights).
+_FORMATS = {
+    "fp8": (1.0, "fp8"),
+    "fp8_block": (1.0 + 4.0 / 128.0**2, "fp8"),
+    "nvfp4": (4.5 / 8.0, "fp4"),
+    "mxfp4": (4.25 / 8.0, "fp4"),
+    "int4_wo": (4.5 / 8.0, "bf16"),
+    "nvfp4_wo": (4.5 / 8.0, "bf16"),
+    "w4a16_mxfp4": (4.25 / 8.0, "bf16"),
+    "w4a8_mxfp4_mxfp8": (4.25 / 8.0, "fp8"),
+    "w4afp8": (4.125 / 8.0, "fp8"),
+    "mxfp8": (8.25 / 8.0, "fp8"),
+    "int8_wo": (1.0, "bf16"),
+    "sq": (1.0, "int8"),
+    "bf16": (2.0, "bf16"),
+    "fp16": (2.0, "bf16"),
+    "float16": (2.0, "bf16"),
+    "bfloat16": (2.0, "bf16"),
+}
+# Bytes of a number that products multiply, and that is sent to an expert.
+_OPERANDS = {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5}
+_ALSO = {
+    "fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo", "w4a16": "int4_wo", "w8a16": "int8_wo", "fp8_static": "fp8",
+    "fp8_ootb": "fp8", "w4a16_nvfp4": "nvfp4_wo", "w4a16_mxfp4_cutlass": "w4a16_mxfp4",
+    "w4a8_mxfp4_mxfp8_trtllm": "w4a8_mxfp4_mxfp8",
+}  # fmt: skip
+# The checkpoint's format, where a mixture's says which parts are stored in it.
+_STORED = {"int4_wo": "int4-sym-g32", "nvfp4_wo": "nvfp4", "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4"}
+_MODES = {"agg": "agg", "aggregated": "agg", "disagg": "disagg", "disaggregated": "disagg"}
+_FULL = 0.95  # of a device's memory that weights and cache may take
+_LEAST = 0.05  # of it that is left for cache where the weights leave less: they were loaded, or there would be no row
+_FEW = 15  # rows that make a whole vote: a group of one row is one deployment
+# Servers that admit a request only if its whole answer has room beside those of all others, by default (TensorRT-LLM's
+# documentation, useful runtime options: GUARANTEED_NO_EVICT). Of an answer under way the others hold half on average.
+_NO_EVICTION = ("TensorRT-LLM",)
+_RANGES = {
+    ("messages", "hops"): (0.05, 3.0, 0.3),
+    ("experts", "starts"): (0.3, 6.0, 2.6),
+    ("experts", "uneven"): (1e-3, 5.0, 0.7),
+    ("host", "prompts"): (0.3, 8.0, 1.4),
+    ("host", "sequence"): (1e-7, 3e-4, 2e-5),
+}
+_FIRST = {
+    ("pace", "experts"): (0.3, 6.0, 1.2),
+    ("latency", "kernel"): (1e-6, 1e-3, 8e-5),
+    ("latency", "processes"): (1e-3, 1.0, 5e-2),
+}
+# Lengths of prompts and answers that InferenceX runs (README: ISL, OSL) and draws between 0.8 and 1.0 times these
+# (RANDOM_RANGE_RATIO). Other rows come from runs that send all of one length (aiconfigurator, eval/benchmarks at 5e1618757:
+# --synthetic-input-tokens-stddev 0, --random-range-ratio 1).
+_DRAWN = ((1024.0, 1024.0), (1024.0, 8192.0), (8192.0, 1024.0))
+_ALONE = ("SGLang",)  # servers that run prompts in steps of their own unless told otherwise
+
+
+@dataclasses.dataclass(frozen=True)
+class Degrees:
+    """Ranks of a replica: of attention, split and replicated, and of experts that are placed rather than cut."""
+
+    tp: float
+    dp: float
+    ep: float
+
+    @property
+    def devices(self) -> float:
+        return self.tp * self.dp
+
+
+def degrees_of(tp: float, attention_dp: float | None, moe_tp: float, moe_ep: float) -> Degrees:
+    """Ranks of a replica from the degrees of a row.
+
+    Two ways to write them stand in the source. Where a row does not say ``attention_dp``, or says 1, and the degrees of
+    experts multiply to those of attention, they are what they are called. Where benchmarks run tensor and expert parallelism
+    over the *same* devices, the source multiplies them into each other: then tp, or attention_dp, is moe_tp x moe_ep with both
+    alike, and rows of the same run at the true degrees have the same times. Where tp and attention_dp are both above one and
+    alike, experts are placed on their product, and again the times are those of tp alone.
+
+    >>> degrees_of(8, 1, 8, 1), degrees_of(16, 1, 4, 4), degrees_of(1, 64, 8, 8)
+    (Degrees(tp=8, dp=1, ep=1), Degrees(tp=4, dp=1, ep=4), Degrees(tp=1, dp=8, ep=8))
+    >>> degrees_of(4, 4, 1, 16), degrees_of(1, None, 2, 1), degrees_of(4, None, 2, 2)
+    (Degrees(tp=4, dp=1, ep=4), Degrees(tp=1, dp=2, ep=1), Degrees(tp=4, dp=1, ep=2))
+    """
+    dp = attention_dp or 1
+    moe_tp, moe_ep = max(1, moe_tp), max(1, moe_ep)
+    if tp > 1 and dp > 1:
+        return Degrees(tp, 1, min(moe_ep, tp))
+    if attention_dp is not None and moe_tp == moe_ep > 1 and tp * dp == moe_tp * moe_ep:
+        return Degrees(1, moe_ep, moe_ep) if dp > 1 else Degrees(moe_ep, 1, moe_ep)
+    return Degrees(tp, max(dp, moe_tp * moe_ep // tp), moe_ep)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Recipe:
+    """What the recipes of InferenceX tell a server about prompts that wait, for runs that a row does not tell apart from others."""
+
+    server: str
+    models: tuple[str, ...]
+    source: str
+    generation: str = ""  # any
+    weights: str = ""  # any
+    lengths: tuple[tuple[float, float], ...] = _DRAWN
+    devices: float = float("inf")  # of a replica, fewer than these
+    least: float = 1.0  # requests in flight
+    poll: float = 0.0  # steps between two looks for new requests
+    gather: float = 0.0  # steps that a prompt waits for others to share its pass
+    gather_tokens: float = 0.0  # of a pass, that end this wait
+
+
+_SGLANG = "benchmarks/single_node/*_b200.sh and *_b300.sh at 868ed43d1: --scheduler-recv-interval"
+# The last that fits a row holds. GLM-5 in eight bits has no such option there, and nothing on Hopper has.
+_RECIPES = (
+    _Recipe("SGLang", ("DeepSeek-V3", "Qwen3.5-397B-A17B"), _SGLANG, "Blackwell", poll=10.0),
+    _Recipe("SGLang", ("DeepSeek-V3", "Qwen3.5-397B-A17B"), _SGLANG, "Blackwell", least=16.0, poll=30.0),
+    _Recipe("SGLang", ("GLM-5",), _SGLANG, "Blackwell", weights="fp4", poll=10.0),
+    _Recipe(
+        "TensorRT-LLM", ("Llama-3.1-70B",), "benchmarks/70b_*_trt_slurm.sh at 280c0353a: batch_wait_*, max_num_tokens",
+        lengths=_DRAWN[:1], devices=8.0, gather=20.0, gather_tokens=0.9 * 16384.0,
+    ),
+    _Recipe(
+        "TensorRT-LLM", ("DeepSeek-V3",), "benchmarks/single_node/dsr1_fp8_b200_trt.sh at 868ed43d1: batch_wait_*",
+        "Blackwell", weights="fp8", lengths=_DRAWN[:1], least=64.0, gather=40.0, gather_tokens=0.8 * 8192.0,
+    ),
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class _Side:
+    """A pool, before any fitted number."""
+
+    split: Split
+    machine: Machine
+    efficiencies: Efficiencies
+    replicas: float
+    slots: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Case:
+    """A row in the terms of the closed loop."""
+
+    work: Work
+    decode: _Side
+    prefill: _Side
+    apart: float
+    alone: float
+    fused: float
+    transfer: float
+    experts: bool
+    server: str  # of the table, or nothing
+    concurrency: float
+    input_len: float
+    output_len: float
+    poll: float
+    gather: float
+    gather_tokens: float
+    ahead: float
+    spread: float
+
+
+def _model(row: Row) -> Model:
+    name = str(row.need("model"))
+    try:
+        return checkpoint(name)[0]
+    except UnknownNameError as error:
+        raise Unsupported(f"column model: {error}") from None
+
+
+def _device(row: Row) -> Device:
+    try:
+        return catalog.device(str(row.need("device")))
+    except UnknownNameError as error:
+        raise Unsupported(f"column device: {error}") from None
+
+
+def _format(row: Row, column: str, other: str) -> tuple[str, float, str]:
+    name = str(row.inputs.get(column) or other).casefold()
+    name = _ALSO.get(name, name)
+    if name not in _FORMATS:
+        raise Unsupported(f"{column} = {name[:20]!r} is not one of {', '.join(_FORMATS)}")
+    return name, *_FORMATS[name]
+
+
+def _degree(row: Row, name: str) -> float:
+    value = row.optional(name, 1.0)
+    if value != int(value):
+        raise Unsupported(f"{name} = {value:g} is not a whole number")
+    return value
+
+
+def _degrees(row: Row, pool: str) -> Degrees:
+    dp = row.number(f"{pool}attention_dp") if row.has(f"{pool}attention_dp") else None
+    tp = max(1.0, _degree(row, f"{pool}tp"))
+    return degrees_of(tp, dp, _degree(row, f"{pool}moe_tp"), _degree(row, f"{pool}moe_ep"))
+
+
+def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, tokens: float) -> _Side:
+    plain = str(row.inputs.get("precision") or "bf16")
+    name, weight, products = _format(row, "gemm_quant", plain)
+    experts = _format(row, "moe_quant", name)[1] if model.is_moe else weight
+    if experts_alone(_STORED.get(name, name), model.is_moe):
+        weight = 2.0
+    if not device.has(f"peak_flops.{products}"):
+        products = "bf16"
+    kv = _cached(row, name, device)
+    ep = (
+        max(d.ep, d.dp) if model.is_moe and d.dp > 1 else 1.0
+    )  # within tp all hold all tokens: placing or cutting is one
+    split = Split(
+        tp=d.tp, pp=1.0, dp=d.dp, ep=ep, weight_bytes=weight, expert_bytes=experts, head_bytes=2.0, kv_bytes=kv,
+        dispatch_bytes=_OPERANDS[products], interleaved=1.0,
+    )  # fmt: skip
+    domain = max(1.0, float(device.scale_up_domain)) if device.has("scale_up_domain") else 1.0
+    intra = device.scale_up_bandwidth if device.has("scale_up_bandwidth") else device.memory_bandwidth
+    inter = ADAPTER
+    machine = Machine(
+        peak_flops=device.peak_flops[products],
+        half_peak_flops=half_peak(device, "bf16"),
+        memory_bandwidth=device.memory_bandwidth,
+        intra_bandwidth=intra,
+        inter_bandwidth=inter,
+        tp_inside=min(d.tp, domain),
+        ep_inside=min(ep, domain),
+        pp_bandwidth=inter,
+    )
+    room = max(_LEAST * device.usable_memory, _FULL * device.usable_memory - _weights(model, split, weight, experts))
+    w = work_of(model)
+    held = memory.kv_cache_of(model, 1.0, tokens, kv) / min(d.tp, float(w.kv_shards)) + memory.state_of(model) / d.tp
+    return _Side(split, machine, efficiencies_of(device, products), replicas, max(1.0, room / max(float(held), 1.0)))
+
+
+def _cached(row: Row, products: str, device: Device) -> float:
+    """Bytes of a cached number. Checkpoints for TensorRT-LLM say 8 bits; vLLM and SGLang keep 16 unless told otherwise.
+
+    The recipes of InferenceX (benchmarks/single_node/fixed_seq_len) tell them so on Blackwell, and hardly ever on Hopper.
+    """
+    narrow = _FORMATS[products][1] != "bf16" or _STORED.get(products) in ("mxfp4", "nvfp4")
+    told = _table_name(row) == "TensorRT-LLM" or "Blackwell" in lineage(device)
+    return 1.0 if narrow and told else 2.0
+
+
+def _table_name(row: Row) -> str:
+    """The server of the table, without its release; nothing for one that it does not have."""
+    name = str(row.inputs.get("backend") or "")
+    return server_of(name).name if known_server(name) else ""
+
+
+def _weights(model: Model, split: Split, weight: float, experts: float) -> float:
+    """Bytes of weights on a device."""
+    count = parameter_count(model)
+    rest = count.total - count.experts - count.embedding - count.lm_head
+    ranks = split.tp * split.dp if model.is_moe else split.tp
+    tables = (count.embedding + count.lm_head) * split.head_bytes
+    return float(rest * weight / split.tp + count.experts * experts / ranks + tables / split.tp)
+
+
+def _case(row: Row) -> _Case:
+    """A row in the terms of the loop; rows that were read before are kept, since fits read all of them again and again."""
+    key = tuple(sorted((k, v) for k, v in row.inputs.items() if v is not None))
+    if key not in _KEPT:
+        if len(_KEPT) >= _MOST:
+            _KEPT.clear()
+        fresh = Row(row.inputs)
+        _KEPT[key] = _read(fresh), tuple(fresh.assumptions)
+    case, assumed = _KEPT[key]
+    row.assumptions += assumed
+    return case
+
+
+_KEPT: dict[Any, tuple[_Case, tuple[str, ...]]] = {}
+_MOST = 1 << 14
+
+
+def _read(row: Row) -> _Case:
+    model, device = _model(row), _device(row)
+    mode = _MODES.get(str(row.need("mode")).casefold(), row.need("mode"))
+    if mode not in ("agg", "disagg"):
+        raise Unsupported(f"mode = {str(mode)[:20]!r} is neither 'agg' nor 'disagg'")
+    lengths = row.number("input_len"), row.number("output_len")
+    prompt, answer = lengths
+    if lengths in _DRAWN:
+        prompt, answer = DRAWN * prompt, DRAWN * answer
+        row.assume("mean lengths", DRAWN, "of the nominal ones: drawn between 0.8 and 1.0 times them")
+    concurrency = row.number("concurrency")
+    if concurrency < 1 or prompt < 1 or answer < 1:
+        raise Unsupported("concurrency, input_len and output_len are at least 1")
+    tokens = prompt + (answer if _table_name(row) in _NO_EVICTION else answer / 2.0)
+    if mode == "agg":
+        decode = prefill = _side(row, model, device, _degrees(row, ""), 1.0, tokens)
+    else:
+        decode, prefill = (
+            _side(row, model, device, _degrees(row, pool), max(1.0, row.number_or(f"{pool}workers", 1.0)), tokens)
+            for pool in ("decode_", "prefill_")
+        )
+    server = _server(row)
+    w, s = work_of(model), decode.split
+    products = decode.machine.peak_flops
+    recipe = _recipe(row, server, model, device, lengths, concurrency) if mode == "agg" else None
+    return _Case(
+        work=w,
+        decode=decode,
+        prefill=prefill,
+        apart=float(mode == "disagg"),
+        alone=float(server in _ALONE),
+        fused=float(device.has("peak_flops.fp4") and products == device.peak_flops["fp4"]),
+        transfer=prompt * w.kv_elements * w.layers * s.kv_bytes / decode.machine.inter_bandwidth,
+        experts=model.is_moe,
+        server=server,
+        concurrency=concurrency,
+        input_len=prompt,
+        output_len=answer,
+        poll=recipe.poll if recipe else 0.0,
+        gather=recipe.gather if recipe else 0.0,
+        gather_tokens=recipe.gather_tokens if recipe else 0.0,
+        ahead=float(server in AHEAD),
+        spread=SPREAD if lengths in _DRAWN else 0.0,
+    )
+
+
+def _recipe(
+    row: Row, server: str, model: Model, device: Device, lengths: tuple[float, float], concurrency: float
+) -> _Recipe | None:
+    """The recipe that a row was run by as far as its columns tell, and what it says of waiting prompts is written down."""
+    plain = str(row.inputs.get("precision") or "bf16")
+    tp = _degrees(row, "").devices
+    fits = [
+        r
+        for r in _RECIPES
+        if r.server == server
+        and model.name in r.models
+        and r.generation in ("", *lineage(device))
+        and r.weights in ("", plain)
+        if lengths in r.lengths and tp < r.devices and concurrency >= r.least
+    ]
+    if not fits:
+        return None
+    found = fits[-1]
+    if found.poll:
+        row.assume("steps between two looks for requests", found.poll, f"InferenceX, {found.source}")
+    if found.gather:
+        row.assume("steps that prompts wait for others", found.gather, f"InferenceX, {found.source}")
+    return found
+
+
+def _server(row: Row) -> str:
+    """The same, and what it means that there is none is written down."""
+    name = str(row.or_assume("backend", ""))
+    found = _table_name(row)
+    if not found:
+        server_of(name)  # warns
+        row.assume("backend", "the middle of the servers", f"{name[:40]!r} is not in the table of servers")
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fitted:
+    """The fitted numbers of a case; the defaults leave all as it is."""
+
+    served: Served = dataclasses.field(default_factory=Served)
+    latency: float = 0.0
+    pace: float = 1.0
+
+
+def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
+    found = _Fitted(served_by(case.work, case.fused, steps))
+    if not first:
+        return found
+    latency, pace = begun_by(case.work, case.server, first, case.fused)
+    return dataclasses.replace(found, latency=float(latency), pace=float(pace))
+
+
+def _loop(c: Any, fitted: Any) -> Loop:
+    decode, prefill = (
+        Pool(p.split, p.machine, served(p.efficiencies, fitted.served), p.replicas, p.slots)
+        for p in (c.decode, c.prefill)
+    )
+    return closed_loop(
+        c.work, decode, prefill, concurrency=c.concurrency, input_len=c.input_len, output_len=c.output_len,
+        apart=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency, pace=fitted.pace,
+        poll=c.poll, gather=c.gather, gather_tokens=c.gather_tokens, ahead=c.ahead, spread=c.spread,
+    )  # fmt: skip
+
+
+def _predicted(row: Row, steps: Constants, first: Constants) -> Loop:
+    case = _case(row)
+    return _loop(case, _fitted(case, steps, first))
+
+
+def predict_tpot(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
+    """Seconds per output token of one row."""
+    row = Row(inputs)
+    return Prediction(float(_predicted(row, constants, {}).tpot), assumptions=tuple(row.assumptions))
+
+
+def predict_ttft(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
+    """Seconds to the first token of one row; its steps have the shipped constants of class serving_tpot."""
+    row = Row(inputs)
+    steps = shipped("serving_tpot") if constants else {}
+    return Prediction(float(_predicted(row, steps, constants).ttft), assumptions=tuple(row.assumptions))
+
+
+def _stack(parts: Sequence[Any]) -> Any:
+    import numpy as np
+
+    kind = type(parts[0])
+    fields = [f.name for f in dataclasses.fields(kind) if f.name not in ("name", "source")]
+    columns = {n: [getattr(p, n) for p in parts] for n in fields}
+    return kind(
+        **{
+            n: _stack(v) if dataclasses.is_dataclass(v[0]) else np.array(v, float) if not isinstance(v[0], str) else v
+            for n, v in columns.items()
+        }
+    )
+
+
+def _at(stacked: Any, which: Any) -> Any:
+    """Some of the rows of what :func:`_stack` made, in an order, with repetition."""
+    fields = {f.name: getattr(stacked, f.name) for f in dataclasses.fields(stacked)}
+    return type(stacked)(**{n: _at(v, which) if dataclasses.is_dataclass(v) else v[which] for n, v in fields.items()})
+
+
+def _kind(case: _Case) -> tuple[Any, ...]:
+    """All that :func:`_fitted` reads of a case."""
+    return case.server, case.apart, case.fused, case.experts, case.work.moe, case.work.layers
+
+
+def _nested(names: Sequence[tuple[str, str]], values: Sequence[float]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for (group, name), value in zip(names, values, strict=True):
+        found.setdefault(group, {})[name] = value
+    return found
+
+
+def _fit(
+    rows: Sequence[Sample], ranges: Mapping[tuple[str, str], tuple[float, float, float]], what: str, soft: float
+) -> dict[str, dict[str, float]]:
+    """Fit constants; every group of at least ``_FEW`` rows has one vote; needs NumPy."""
+    import numpy as np
+
+    cases = [_case(Row(inputs)) for inputs, _, _ in rows]
+    measured = np.array([m for _, m, _ in rows])
+    stacked = _stack(cases)
+    alike: dict[Any, int] = {}  # rows whose fitted numbers are the same
+    which = np.array([alike.setdefault(_kind(c), len(alike)) for c in cases])
+    kinds = [cases[int(np.argmax(which == i))] for i in range(len(alike))]
+
+    def log_errors(values: Any) -> Any:
+        constants = _nested(list(ranges), values)
+        steps = constants if what == "tpot" else shipped("serving_tpot")
+        first = constants if what == "ttft" else {}
+        fitted = _at(_stack([_fitted(c, steps, first) for c in kinds]), which)
+        return np.log(getattr(_loop(stacked, fitted), what) / measured)
+
+    groups = [g for _, _, g in rows]
+    return _nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, groups, soft=soft, least=_FEW))
+
+
+def _predictor(
+    predict: Callable[[Mapping[str, Any], Constants], Prediction],
+    ranges: Mapping[tuple[str, str], tuple[float, float, float]],
+    what: str,
+    soft: float,
+) -> Predictor:
+    method = (
+        f"Gauss-Newton on a robust log error within physical ranges; every group of {_FEW} rows or more has one vote"
+    )
+    return Predictor(predict, lambda rows: _fit(rows, ranges, what, soft), method)
+
+
+TPOT = _predictor(predict_tpot, _RANGES, "tpot", 0.05)
+TTFT = _predictor(predict_ttft, _FIRST, "ttft", 0.2)

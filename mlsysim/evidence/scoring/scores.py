@@ -1,0 +1,210 @@
+"""Scores of a predictor on the open cases, computed in one place and shipped as a summary, since the cases stay outside."""
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+from types import MappingProxyType
+from typing import Any
+
+from mlsysim.catalog.sourced import read_toml, shipped_toml
+from mlsysim.errors import unknown_name
+from mlsysim.evidence.predictors import Constants, shipped_constants
+from mlsysim.evidence.scoring import GroupScore, Summary, score, score_with
+from mlsysim.evidence.scoring.leaving import Ladder, Leaving
+from mlsysim.results import Listed
+from mlsysim.training.shares import from_constants
+
+_DIGITS = 6
+_BARE = re.compile(r"[A-Za-z0-9_-]+$")  # names that TOML takes without quotes
+_FEW = 5  # rows of a group that say too little to compare on
+
+
+@dataclass(frozen=True)
+class ScoreSheet(Listed):
+    """What a case file says about a class: scores as fractions, averaged over groups and by group."""
+
+    cases: str
+    rows: int
+    constants: int
+    date: str
+    datasheet: GroupScore
+    fit: GroupScore  # rows that the constants were fitted to
+    leave_one_group_out: GroupScore
+    ladder: Ladder  # in the fit, without the source, without domain and source: over the same rows
+    per_generation: float | None  # one constant per generation, leaving one group out
+    worse: Mapping[str, tuple[int, float, float]]  # groups of more than five rows where that errs less: rows, ours, its
+    domains: Mapping[str, GroupScore]  # rows without their domain and without their source
+    switched: Mapping[str, GroupScore]  # in-sample, as constants are switched on one kind after the other
+    baselines: Mapping[str, float]  # mean over groups of the mean absolute error, leaving one group out
+    groups: Mapping[str, tuple[GroupScore, GroupScore]]  # datasheet, leaving one group out
+
+
+def count_constants(constants: Constants) -> int:
+    """Fitted numbers; how many rows of a kind the fit saw is none.
+
+    >>> count_constants({"Hopper": {"gemm": 0.6}, "seen: Hopper": {"rows": 7.0}})
+    1
+    """
+    return sum(len(values) for name, values in constants.items() if not name.startswith("seen: "))
+
+
+def measure(
+    found: Leaving, baselines: Mapping[str, float], date: datetime.date, generations: Summary | None = None
+) -> ScoreSheet:
+    """The sheet of a class from its scores with sources and domains left out, and beside simple baselines."""
+    file, name = found.file, found.file.case_class.name
+    constants = shipped_constants(name)
+    plain, honest = score(file, "datasheet").summary, found.sources.summary
+    return ScoreSheet(
+        cases=file.name,
+        rows=len(file.cases),
+        constants=count_constants(constants),
+        date=date.isoformat(),
+        datasheet=_mean(plain),
+        fit=_mean(found.inside.summary),
+        leave_one_group_out=_mean(honest),
+        ladder=Ladder(*(round(error, _DIGITS) for error in found.ladder)),
+        per_generation=None if generations is None else round(generations.mape_mean_over_groups, _DIGITS),
+        worse={} if generations is None else _worse(honest, generations),
+        domains={label: _mean(report.summary) for label, report in found.domains.items()},
+        switched={kind: _mean(score_with(file, some).summary) for kind, some in _stages(name, constants).items()},
+        baselines={text: round(value, _DIGITS) for text, value in baselines.items()},
+        groups={g: (_rounded(plain.groups[g]), _rounded(honest.groups[g])) for g in plain.groups},
+    )
+
+
+def _worse(ours: Summary, simple: Summary) -> dict[str, tuple[int, float, float]]:
+    """Groups of more than five rows in which one constant per generation errs less than we do."""
+    return {
+        group: (g.n, round(g.mape, _DIGITS), round(simple.groups[group].mape, _DIGITS))
+        for group, g in ours.groups.items()
+        if g.n > _FEW and simple.groups[group].mape < g.mape
+    }
+
+
+def _stages(name: str, constants: Constants) -> dict[str, Constants]:
+    """Constants with more and more of them fitted, the rest as in datasheet mode; only training steps have such kinds."""
+    if name != "training_step":
+        return {}
+    sourced = {g: from_constants((g,), g, "bf16", 1.0, {}) for g in ("Ampere", "Hopper")}
+    plain = {"link": sourced["Hopper"].link, "contention": sourced["Hopper"].contention}
+    products: dict[str, Mapping[str, float]] = {
+        of: {k: v if k == "gemm" else sourced.get(of, sourced["Hopper"]).attention for k, v in values.items()}
+        for of, values in constants.items()
+        if of != "software"
+    }
+    return {
+        "products": {**products, "software": plain},
+        "attention": {**constants, "software": plain},
+        "software": dict(constants),
+    }
+
+
+def _rounded(s: GroupScore) -> GroupScore:
+    bias = None if s.bias is None else round(s.bias, _DIGITS)
+    return GroupScore(s.n, round(s.mape, _DIGITS), bias, round(s.within, _DIGITS))
+
+
+def _mean(s: Summary) -> GroupScore:
+    return _rounded(
+        GroupScore(s.supported, s.mape_mean_over_groups, s.bias_mean_over_groups, s.within_tolerance_mean_over_groups)
+    )
+
+
+def as_toml(sheet: ScoreSheet) -> str:
+    """The text of a score file."""
+
+    def block(head: str, values: Mapping[str, Any]) -> list[str]:
+        shown = {k: f'"{v}"' if isinstance(v, str) else repr(v) for k, v in values.items() if v is not None}
+        return ["", f"[{head}]", *(f"{k} = {v}" for k, v in shown.items())]
+
+    lines = [
+        f"# Scores on {sheet.cases}, written by scripts/maintain/fit_constants.py. Fractions; means are over groups. Do not edit."
+    ]
+    head = ("cases", "rows", "constants", "date", "per_generation")
+    lines += block("scored", {k: getattr(sheet, k) for k in head})
+    lines += block("ladder", sheet.ladder._asdict())
+    lines += block("fit", vars(sheet.fit))
+    lines += block("datasheet", vars(sheet.datasheet))
+    lines += block("leave_one_group_out", vars(sheet.leave_one_group_out))
+    for kind, s in sheet.switched.items():
+        lines += block(f"switched.{kind}", vars(s))
+    lines += block("baselines", {f'"{text}"': value for text, value in sheet.baselines.items()})
+    for group, (n, ours, simple) in sheet.worse.items():
+        lines += block(f"worse.{group}", {"n": n, "ours": ours, "per_generation": simple})
+    for label, domain in sheet.domains.items():
+        lines += block(f'domains."{label}"', vars(domain))
+    for group, (plain, honest) in sheet.groups.items():
+        name = group if _BARE.match(group) else f'"{group}"'
+        lines += block(f"groups.{name}.datasheet", vars(plain))
+        lines += block(f"groups.{name}.leave_one_group_out", vars(honest))
+    return "\n".join(lines) + "\n"
+
+
+def _score(raw: Mapping[str, Any]) -> GroupScore:
+    return GroupScore(raw["n"], raw["mape"], raw.get("bias"), raw["within"])
+
+
+@dataclass(frozen=True)
+class NeverSeen:
+    """What others counted of earlier editions on rows that nobody here had seen; None where they say nothing."""
+
+    first: float | None
+    half: float | None
+    held: float | None
+    printed: float | None
+    mixtures: tuple[float, ...]  # least and most of groups with mixtures of experts
+    new_generations: float | None
+
+
+@cache
+def never_seen(name: str) -> NeverSeen:
+    """Blind scores of earlier editions, of a class.
+
+    >>> never_seen("attention").printed, never_seen("attention").first
+    (0.03, 0.36)
+    """
+    raw = shipped_toml(__package__, "never_seen.toml")
+    if name not in raw:
+        raise unknown_name("class with blind scores", name, raw)
+    own = raw[name]
+    parts = {name: own.get(name) for name in ("first", "half", "held", "printed", "new_generations")}
+    return NeverSeen(**parts, mixtures=tuple(own.get("mixtures", ())))
+
+
+@cache
+def known_causes() -> Mapping[str, Mapping[str, str]]:
+    """Why one constant per generation errs less in a group, where that is known: by class and group."""
+    return MappingProxyType(shipped_toml(__package__, "causes.toml"))
+
+
+@cache
+def shipped_scores(name: str) -> ScoreSheet:
+    """The score sheet of a class that ships with the package.
+
+    >>> shipped_scores("training_step").cases
+    'cases/training_step.open.csv + cases_second/training_step.open.csv'
+    """
+    with as_file(files(__package__) / "sheets") as folder:
+        known: Sequence[str] = sorted(path.stem for path in folder.glob("*.toml"))
+        if name not in known:
+            raise unknown_name("class with scores", name, known)
+        raw = read_toml(folder / f"{name}.toml")
+    worse = {g: (s["n"], s["ours"], s["per_generation"]) for g, s in raw.get("worse", {}).items()}
+    return ScoreSheet(
+        **{"per_generation": None} | raw["scored"],
+        datasheet=_score(raw["datasheet"]),
+        ladder=Ladder(**raw["ladder"]),
+        fit=_score(raw["fit"]),
+        worse=MappingProxyType(worse),
+        domains=MappingProxyType({label: _score(s) for label, s in raw.get("domains", {}).items()}),
+        leave_one_group_out=_score(raw["leave_one_group_out"]),
+        switched=MappingProxyType({kind: _score(s) for kind, s in raw.get("switched", {}).items()}),
+        baselines=MappingProxyType(raw.get("baselines", {})),
+        groups=MappingProxyType(
+            {g: (_score(s["datasheet"]), _score(s["leave_one_group_out"])) for g, s in raw["groups"].items()}
+        ),
+    )
