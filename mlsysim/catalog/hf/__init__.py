@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from mlsysim.catalog.hf import beside, counted, dense, mixtures, more, rare, recurrent, seeing, sensing, towers, unlike
 from mlsysim.catalog.hf.config import MAX_CONFIG_BYTES as MAX_CONFIG_BYTES
 from mlsysim.catalog.hf.config import MAX_SIZE, Config, Shape, read_json
+from mlsysim.catalog.hf.lowering import lower
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError, unknown_name
 
@@ -206,6 +207,10 @@ def from_hf_config(source: str | Path | Mapping[str, Any]) -> Model:
     shape = _READERS[kind](c)
     shape |= _rotary(c, kind, shape) | {"stored": _stored(c)}
     try:
-        return Model(name=_name(c, file), family=kind, source=file, where="read by from_hf_config", **shape)
+        return Model(
+            **lower(
+                {"name": _name(c, file), "family": kind, "source": file, "where": "read by from_hf_config", **shape}
+            )
+        )
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
