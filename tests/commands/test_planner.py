@@ -35,7 +35,7 @@ def plans_one_by_one(model: Model, cluster: Cluster, batch: int, seq: int, micro
         if tp * pp * cp * dp != n or seq % cp:
             continue
         for ep, v, b, sharding, recompute in itertools.product(
-            range(1, 5), range(1, model.layers + 3), micro, TRIED, ("none", "selective", "full")
+            range(1, 5), range(1, model.n_layers + 3), micro, TRIED, ("none", "selective", "full")
         ):
             group = 1
             if sharding == "hsdp":  # the data-parallel ranks that share a domain with each other
@@ -50,8 +50,8 @@ def plans_one_by_one(model: Model, cluster: Cluster, batch: int, seq: int, micro
                 plan.check(model, n, batch)
             except InputError:
                 continue
-            chunk = plan.largest_chunk_layers(model.layers)
-            equal = pp * v * chunk - model.layers in (0, 1, 2)  # but for the ends, which hold embedding and head
+            chunk = plan.largest_chunk_layers(model.n_layers)
+            equal = pp * v * chunk - model.n_layers in (0, 1, 2)  # but for the ends, which hold embedding and head
             if v == 1 or (plan.micro_batches(batch) % pp == 0 and equal):
                 found.append(plan)
     return found
