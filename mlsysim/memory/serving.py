@@ -736,33 +736,24 @@ def server_memory(
     f = _Formats.of(m, weights, stored, experts, head, dtype, kv)
     tokens, sequences = _step_limits(d, max_num_batched_tokens, max_num_seqs)
     runtime_bytes = found.runtime(tp, pp) if runtime is None else runtime
-    layer_bytes = layer_cache_bytes(m, tp, KV_FORMATS[f.kv])
-    if not layer_bytes and max_model_len is None:
-        raise InputError(
-            f"server_memory: max_model_len is missing; {m.name} keeps a state and no tokens, so only the longest sequence says "
-            "how many tokens the sequences that fit have"
-        )
-    block_tokens = state_block(m, tp, layer_bytes, f.element, block_tokens)
-    if not layer_bytes:  # a block is the state of a sequence, whatever its length
-        block_tokens = max_model_len or 1
-        layer_bytes = state_page(m, tp, f.element) / block_tokens
+    layer_bytes, block_tokens = _page(m, f, tp, block_tokens, max_model_len)
     logit = 4.0 * found.float_tensors + (f.element if f.element < 4 else 0.0)
-    stages = [
-        _stage(
-            m,
-            f,
-            layers,
-            weights=_stage_weights(m, f, layers, first, last, split),
-            step=_step(m, tokens, sequences if last else 0, tp, pp, f.element, logit, first),
-            activations=activations,
-            room={"capacity": d.usable_memory, "usable": gpu_memory_utilization, "runtime": runtime_bytes},
-            blocks={"layer_bytes": layer_bytes, "block_tokens": block_tokens},
-            graphs=(found.graph_fixed + found.graph_layer * layers) * graphs,
+    stages = []
+    for i, layers in enumerate(stage_layers(m.n_layers, pp)):
+        first, last = i == 0, i == pp - 1
+        stages.append(
+            _stage(
+                m,
+                f,
+                layers,
+                weights=_stage_weights(m, f, layers, first, last, split),
+                step=_step(m, tokens, sequences if last else 0, tp, pp, f.element, logit, first),
+                activations=activations,
+                room={"capacity": d.usable_memory, "usable": gpu_memory_utilization, "runtime": runtime_bytes},
+                blocks={"layer_bytes": layer_bytes, "block_tokens": block_tokens},
+                graphs=(found.graph_fixed + found.graph_layer * layers) * graphs,
+            )
         )
-        for first, last, layers in (
-            (i == 0, i == pp - 1, layers) for i, layers in enumerate(stage_layers(m.n_layers, pp))
-        )
-    ]
     if found.newer:
         warnings.warn(found.notes[0], stacklevel=2)
     given: dict[str, Any] = split | {
@@ -789,6 +780,19 @@ def server_memory(
         place=server_place(m, d, **formats, tp=tp, pp=pp, engine=engine, since=found.since),
         told=tuple(n for n, v in (("activations", activations), ("runtime", runtime)) if v is not None),
     )
+
+
+def _page(m: Model, f: "_Formats", tp: int, block_tokens: int, longest: int | None) -> tuple[float, int]:
+    """Bytes of a token's cache in a layer on a device, and tokens in a block."""
+    layer_bytes = layer_cache_bytes(m, tp, KV_FORMATS[f.kv])
+    if layer_bytes:
+        return layer_bytes, state_block(m, tp, layer_bytes, f.element, block_tokens)
+    if longest is None:
+        raise InputError(
+            f"server_memory: max_model_len is missing; {m.name} keeps a state and no tokens, so only the longest sequence says "
+            "how many tokens the sequences that fit have"
+        )
+    return state_page(m, tp, f.element) / longest, longest  # a block is the state of a sequence, whatever its length
 
 
 def _check_split(m: Model, share: float, tp: int, pp: int, ep: int) -> None:

@@ -306,16 +306,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
     """:func:`step_terms` on one block."""
     links = Links(p, m, e)
     tokens = p.micro_batch * p.seq / p.cp
-    micro_batches = maximum(
-        1.0,
-        call(
-            "micro-batches",
-            parallelism.micro_batches,
-            global_batch=p.global_batch,
-            dp=p.dp,
-            micro_batch=p.micro_batch,
-        ),
-    )
+    shares = {"global_batch": p.global_batch, "dp": p.dp, "micro_batch": p.micro_batch}
+    micro_batches = maximum(1.0, call("micro-batches", parallelism.micro_batches, **shares))
     stage_layers = -(-w.layers // p.pp)  # the fullest stage binds
     # The pipeline fills by whole chunks: unequal ones are as good as fewer equal ones of the largest size.
     chunks = stage_layers / -(-w.layers // (p.pp * p.virtual_stages))
@@ -364,24 +356,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
         both = pair[0] + pair[1] + elementwise + overhead + tensor + context + pair[2] + host
         idle = _idle(p, stage, ready, weights, stage_layers * both, call)
     gradients, update = _update(w, p, m, e, links, own, stage, bandwidth, call)
-    step = call(
-        "step",
-        equations.pipelined_step,
-        stage=stage,
-        micro_batches=micro_batches,
-        pp=p.pp if p.schedule == "1f1b" else 1,
-        virtual_stages=chunks if p.schedule == "1f1b" else 1,
-        gradients=gradients + idle,
-        optimizer=update,
-    )
-    slowest = call(
-        "slowest device",
-        equations.straggler_time,
-        mean=step,
-        variation=e.variation,
-        devices=call("devices", parallelism.devices, tp=p.tp, pp=p.pp, cp=p.cp, dp=p.dp),
-    )
-
+    step, slowest = _step(p, e, stage, micro_batches, chunks, gradients + idle, update, call)
     n = stage_layers * micro_batches
     return StepTerms(
         gemm=n * gemm,
@@ -399,6 +374,30 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
         optimizer=update,
         straggler=slowest - step,
     )
+
+
+def _step(
+    p: Layout, e: Efficiencies, stage: Num, micro_batches: Num, chunks: Num, gradients: Num, update: Num, call: Ledger
+) -> tuple[Num, Num]:
+    """Time of a step on devices of one speed, and with the slowest of so many."""
+    step = call(
+        "step",
+        equations.pipelined_step,
+        stage=stage,
+        micro_batches=micro_batches,
+        pp=p.pp if p.schedule == "1f1b" else 1,
+        virtual_stages=chunks if p.schedule == "1f1b" else 1,
+        gradients=gradients,
+        optimizer=update,
+    )
+    slowest = call(
+        "slowest device",
+        equations.straggler_time,
+        mean=step,
+        variation=e.variation,
+        devices=call("devices", parallelism.devices, tp=p.tp, pp=p.pp, cp=p.cp, dp=p.dp),
+    )
+    return step, slowest
 
 
 Triple = tuple[Num, Num, Num]
