@@ -185,7 +185,7 @@ class Deployment(Result):
     def weight_memory(self) -> float:
         """Weights on the fullest device, bytes."""
         count, s, m = parameter_count(self.model), self.split, self.model
-        fullest = -(-m.layers // int(s.pp)) / m.layers
+        fullest = -(-m.n_layers // int(s.pp)) / m.n_layers
         rest = count.total - count.experts - count.embedding - count.lm_head
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
         # Embedding and head lie at the two ends of a pipeline, together without one or when they are the same table.
@@ -204,7 +204,7 @@ class Deployment(Result):
         whole = -(-tokens // self.block_tokens) * self.block_tokens
         cache = memory.kv_cache_of(m, batch / s.dp, whole, s.kv_bytes)
         states = memory.state_of(m, batch / s.dp) / s.tp
-        return -(-m.layers // int(s.pp)) / m.layers * (cache / min(s.tp, self.work.kv_shards) + states)
+        return -(-m.n_layers // int(s.pp)) / m.n_layers * (cache / min(s.tp, self.work.kv_shards) + states)
 
     def memory(self, batch: Num, tokens: Num) -> Num:
         """Weights and cache on the fullest device, bytes."""

@@ -256,16 +256,17 @@ def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num 
     m = catalog.model(model)
     m.check_whole("kv_cache_of")
     size = element_bytes
-    index = kv_cache_mla(m.n_indexers or m.n_indexed_layers, batch, tokens, m.index_head_dim, 0, size)
-    if m.is_mla:
-        return kv_cache_mla(m.n_attention_layers, batch, tokens, m.kv_lora_rank, m.qk_rope_head_dim, size) + index
-    total = index
-    for _, _, kv_heads, keys, values, windowed, layers in m.attention_kinds:
-        mean = (keys + values) / 2  # values need not be as wide as keys
-        if windowed:
-            total = total + kv_cache_window(0, layers, m.attn_window, batch, tokens, kv_heads, mean, size)
+    total: Num = sum(kv_cache_mla(n, batch, tokens, one.size, 0, size) for n, one in m.indexers)
+    for layers, core in m.cores:
+        mean = (core.qk_dim + core.v_dim) / 2  # values need not be as wide as keys
+        if not core.cached:
+            continue
+        if core.latent_v:
+            total = total + kv_cache_mla(layers, batch, tokens, core.latent_v, core.rope_dim, size)
+        elif core.window:
+            total = total + kv_cache_window(0, layers, core.window, batch, tokens, core.kv_heads, mean, size)
         else:
-            total = total + kv_cache(layers, batch, tokens, kv_heads, mean, size)
+            total = total + kv_cache(layers, batch, tokens, core.kv_heads, mean, size)
     return total
 
 
@@ -280,9 +281,13 @@ def state_of(model: Model | str, batch: Num = 1, element_bytes: Num = 2.0) -> Nu
     """
     m = catalog.model(model)
     m.check_whole("state_of")
-    state = m.state_bits / 8 if m.state_bits else element_bytes
-    shape = (m.recurrent_heads, m.recurrent_head_dim, m.recurrent_state)
-    return recurrent_state(m.n_recurrent_layers, batch, *shape, state, m.conv_elements, element_bytes)
+    total: Num = 0.0 * batch
+    for layers, scan, conv in m.recurrences:
+        state = scan.state_bits / 8 if scan.state_bits else element_bytes
+        kept = max(conv.width - 1, 0) * conv.channels  # its last inputs
+        shape = (scan.heads, scan.rows, scan.columns)
+        total = total + recurrent_state(layers, batch, *shape, state, kept, element_bytes)
+    return total
 
 
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "micro_batch")
@@ -493,14 +498,16 @@ class _Widths:
 
     @classmethod
     def of(cls, m: Model) -> "_Widths":
-        active = m.top_k * m.moe_ffn + m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
-        moe = m.n_moe_layers
-        mlp = (moe * active + (m.layers - moe) * m.ffn) / m.layers
+        parts = ("dense_mlp", "experts", "shared_experts")
+        mlp = sum(n * o.k * o.used for part in parts for n, o in m.products(part, "down")) / m.n_layers
         inputs = 2 if m.gated_mlp else 1
-        if m.is_mla:  # keys and queries carry the rotary part, values their own size
-            both = m.heads * (m.head_dim + m.qk_rope_head_dim + (m.v_head_dim or m.head_dim)) / 2
+        core = m.core
+        if core is None:
+            return cls(0.0, 0.0, mlp, inputs)
+        if core.latent_v:  # keys and queries carry the rotary part, values their own size
+            both = core.heads * (core.qk_dim + core.v_dim) / 2
             return cls(both, both, mlp, inputs)
-        return cls(m.heads * m.head_dim, m.kv_heads * m.head_dim, mlp, inputs)
+        return cls(core.heads * core.qk_dim, core.kv_heads * core.qk_dim, mlp, inputs)
 
 
 @dataclass(frozen=True)
@@ -515,17 +522,18 @@ class _Kept:
 
     @classmethod
     def of(cls, m: Model, w: _Widths, modules: tuple[str, ...], narrow: bool, fused_mlp: bool) -> "_Kept":
-        moe = m.n_moe_layers / m.layers
+        moe = m.n_moe_layers / m.n_layers
         gates = w.mlp_inputs if fused_mlp or not m.gated_mlp else w.mlp_inputs + 1
         norms = 0.0 if "layernorm" in modules else 2.0 * m.hidden
         cut_wide, cut_narrow, again = 2.0 * (w.query + w.kv), moe * m.top_k * m.hidden, 0.0
         if "mla_up_proj" in modules:
-            if not m.is_mla:
+            core = m.core
+            if core is None or not core.latent_v:
                 raise InputError(
                     f"recompute_modules: 'mla_up_proj' needs latent attention; {m.name} has none, leave it out"
                 )
-            again = m.heads * (2.0 * (m.head_dim + m.qk_rope_head_dim) + (m.v_head_dim or m.head_dim))
-            cut_wide += m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim - again
+            again = core.heads * (2.0 * core.qk_dim + core.v_dim)
+            cut_wide += m.rank("q_down") + core.latent_qk - again
         act = "moe_act" in modules
         if act:
             again += w.mlp
@@ -560,7 +568,7 @@ class _Weights:
         tied = count.embedding if m.tied_embeddings else 0
         experts = modules * count.experts / m.n_moe_layers if m.is_moe else 0.0
         module = modules * transformer.mtp_parameters(m) / max(1, m.n_mtp_layers) - experts
-        return cls(layers / m.layers, count.experts / m.layers, before, count.lm_head, tied, module, experts)
+        return cls(layers / m.n_layers, count.experts / m.n_layers, before, count.lm_head, tied, module, experts)
 
 
 @widening
@@ -699,8 +707,8 @@ def training_memory(
         check_argument("training_memory", name, value, "1", _LENGTH if name == "seq" else _COUNT)
     if capacity is not None:
         check_argument("training_memory", "capacity", capacity, "byte", _CAPACITY)
-    if not all_true(pp <= m.layers):
-        raise InputError(f"pp = {pp} must not exceed the {m.layers} layers of {m.name}")
+    if not all_true(pp <= m.n_layers):
+        raise InputError(f"pp = {pp} must not exceed the {m.n_layers} layers of {m.name}")
     if not all_true(ep <= dp * cp):
         raise InputError(f"ep = {ep} must not exceed dp x cp = {dp * cp}: expert parallelism is nested in it")
     if not all_true(dp * cp % ep == 0):
@@ -726,7 +734,7 @@ def training_memory(
         layer = activation_memory_full(**shape, sequence_shards=shards)
     else:
         layer = whole + (scores if recompute == "none" else 0.0)
-    stage_layers = -(-m.layers // pp)
+    stage_layers = -(-m.n_layers // pp)
     block["layers"] = 1 if recompute in ("matmuls", "full") else 0  # how many are computed again at a time
     again = block_activations(**block) + (0.0 if recompute == "none" else scores)
     again_term: tuple[str, Mapping[str, Any]] = ("eq-activation-block", block)
@@ -757,7 +765,7 @@ def training_memory(
         schedule == "dualpipe"
     )  # a device has a stage of each direction; the ends' devices may have fewer layers
     held = 2 if both_ends else 1
-    slots = stage_layers * pp - m.layers  # layers that the fullest stage has and others need not have
+    slots = stage_layers * pp - m.n_layers  # layers that the fullest stage has and others need not have
     spare = minimum(2 * stage_layers if modules else 2, slots) if both_ends else 0
     enough = 2 * pp if micro_batches is None else micro_batches
     alone = where(pp == 1, 1, 0)

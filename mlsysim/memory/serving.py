@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, transformer, units
 from mlsysim.catalog import Device, Model
+from mlsysim.catalog.operations import Gather
+from mlsysim.catalog.operations import weights as numbers
 from mlsysim.catalog.shapes import asked_for
 from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
@@ -312,8 +314,8 @@ def cache_groups(m: Model, layers: int) -> tuple[int, int]:
     >>> cache_groups(catalog.model("Qwen3-Next-80B-A3B"), 48)  # 12 layers with attention, 36 with a state
     (12, 4)
     """
-    kinds = (*(kind.own for kind in m.attention_kinds), m.n_recurrent_layers)
-    counts = sorted(n for n in (round(kind * layers / m.layers) for kind in kinds) if n)
+    kinds = (*(n for n, core in m.cores if core.cached), m.n_recurrent_layers)
+    counts = sorted(n for n in (round(kind * layers / m.n_layers) for kind in kinds) if n)
     if len(counts) < 2:
         return (counts or [layers])[0], 1
     size = counts[-1] if counts[-1] < counts[0] * _GROUPED else counts[0]
@@ -323,11 +325,12 @@ def cache_groups(m: Model, layers: int) -> tuple[int, int]:
 def layer_cache_bytes(m: Model, tp: int, element_bytes: float) -> float:
     """Cache of one token in one layer on one device; latent attention, and heads that are too few, are copied."""
     m.check_whole("layer_cache_bytes")
-    if m.is_mla:
-        indexers = (m.n_indexers or m.n_indexed_layers) / m.n_attention_layers
-        return (m.kv_lora_rank + m.qk_rope_head_dim) * element_bytes + indexers * m.index_head_dim * _INDEX_BYTES
-    of = [max(1.0, k.kv_heads / tp) * (k.size + k.value) * element_bytes for k in m.attention_kinds]
-    return max(of, default=0.0)  # pages are filled up to the largest
+    indexed = sum(n * one.size for n, one in m.indexers) / max(m.n_attention_layers, 1) * _INDEX_BYTES
+    of = [
+        (core.cached if core.latent_v else max(1.0, core.kv_heads / tp) * (core.qk_dim + core.v_dim)) * element_bytes
+        for _, core in m.cores
+    ]
+    return max(of, default=0.0) + indexed  # pages are filled up to the largest
 
 
 def state_page(m: Model, tp: int, element_bytes: float) -> float:
@@ -375,8 +378,8 @@ def _stage_weights(
     shards: int,
 ) -> _Split:
     count = transformer.parameter_count(m)
-    part = layers / m.layers
-    vocab = _filled(m.vocab, _PADDING) * (m.embedding_width or m.hidden)
+    part = layers / m.n_layers
+    vocab = _filled(m.vocab, _PADDING) * m.head.k
     attention = (count.attention + count.recurrence + count.indexer) * part
     dense = (count.dense_mlp + count.shared_experts + count.other) * part
     experts = count.experts * part
@@ -385,22 +388,24 @@ def _stage_weights(
         share = m.moe_ffn * ep / shards
         experts *= _filled(share, width) / share * _filled(m.hidden, hidden) / m.hidden
         experts *= tp / shards  # below, all is divided by tp
-    copied = (count.norms + count.router) * part + m.rotary_rows * (
-        m.rotary_dim or (m.qk_rope_head_dim if m.is_mla else m.head_dim)
-    )
+    core = m.core
+    rotated = m.rotary_dim or (core.rope_dim or core.qk_dim if core else 0)
+    copied = (count.norms + count.router) * part + m.rotary_rows * rotated
     tables = vocab * (first + (last and (not m.tied_embeddings or not first)))
     whole = 0.0 if of_head else tables
-    whole += (count.positions + m.tower_parameters + m.table_parameters) * first
-    if (
-        m.is_mla
-    ):  # compressed queries and keys are not divided; what expands keys and values is kept a second time, 16-bit
-        down = m.hidden * (m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim) * m.n_attention_layers * part
-        down += count.indexer * part
-        attention += down * (tp - 1)
-        whole += m.kv_lora_rank * m.heads * (m.head_dim + (m.v_head_dim or m.head_dim)) * m.n_attention_layers * part
-    for kind in () if m.is_mla else m.attention_kinds:
-        if tp > kind.kv_heads:  # every rank has a head at least
-            attention += m.hidden * (kind.size + kind.value) * (tp - kind.kv_heads) * kind.layers * part
+    further = (
+        sum(o.rows * o.width for o in m.before if isinstance(o, Gather) and o.part == "embedding") - m.vocab * m.head.k
+    )
+    whole += (count.positions + m.tower_parameters + further) * first
+    # compressed queries and keys are not divided; what expands keys and values is kept a second time, 16-bit
+    for name in ("q_down", "kv_down"):
+        attention += sum(n * numbers(o) for n, o in m.products("attention", name)) * part * (tp - 1)
+    if m.is_mla:
+        attention += count.indexer * part * (tp - 1)
+    whole += sum(n * numbers(o) for n, o in m.products("attention", "kv_up")) * part
+    for n, one in m.cores:
+        if tp > one.kv_heads and not one.latent_v:  # every rank has a head at least
+            attention += m.hidden * (one.qk_dim + one.v_dim) * (tp - one.kv_heads) * n * part
     narrow = [(experts, of_experts.element_bytes)]
     if alone:
         whole += attention + dense
@@ -556,11 +561,15 @@ class ServerMemory(Result):
         """
         longest: int = self.given["max_model_len"] or 1
         m, layers = self.model, int(self.stages[0]["layers"])
-        if not m.attn_window or not m.n_windowed_layers:
+        windows = [(n, core.window) for n, core in m.cores if core.window]
+        if not windows:
             return longest
-        near = min(longest, m.attn_window - 1 + self.given["max_num_batched_tokens"]) + self.block_tokens
+        near = (
+            min(longest, max(window for _, window in windows) - 1 + self.given["max_num_batched_tokens"])
+            + self.block_tokens
+        )
         groups = cache_groups(m, layers)[1]
-        windowed = min(groups, round(groups * m.n_windowed_layers / m.n_attention_layers))
+        windowed = min(groups, round(groups * sum(n for n, _ in windows) / m.n_attention_layers))
         return int(min(longest, math.ceil(((groups - windowed) * longest + windowed * near) / groups)))
 
     @property
@@ -750,8 +759,8 @@ def server_memory(
         raise InputError(
             f"server_memory: gpu_memory_utilization = {gpu_memory_utilization!r} must lie above 0 and up to 1"
         )
-    if pp > m.layers:
-        raise InputError(f"server_memory: pp = {pp} must not exceed the {m.layers} layers of {m.name}")
+    if pp > m.n_layers:
+        raise InputError(f"server_memory: pp = {pp} must not exceed the {m.n_layers} layers of {m.name}")
     if m.heads % tp:
         raise InputError(f"server_memory: tp = {tp} must divide the {m.heads} heads of {m.name}; choose a divisor")
     if ep > 1 and (not m.is_moe or m.n_experts % ep):
@@ -807,7 +816,7 @@ def server_memory(
         layer_bytes = state_page(m, tp, element) / block_tokens
     terms: list[tuple[Term, ...]] = []
     stages: list[Mapping[str, float]] = []
-    counts = stage_layers(m.layers, pp)
+    counts = stage_layers(m.n_layers, pp)
     for i, layers in enumerate(counts):
         first, last = i == 0, i == pp - 1
         split = _stage_weights(m, form, of_experts, of_head, alone, layers, first, last, tp, ep, shards)
@@ -869,7 +878,7 @@ def server_memory(
             f"No start on a device of {d.vendor} was read: runtime, graphs and the defaults of a step are those of {_READ_ON}'s, "
             "and whether the engine runs there is not asked."
         )
-    if m.attn_window and cache_groups(m, counts[0])[1] > 1:
+    if any(core.window for _, core in m.cores) and cache_groups(m, counts[0])[1] > 1:
         notes.append(
             "Layers with a sliding window have blocks of their own, which a sequence frees as it leaves the window."
         )
@@ -940,9 +949,9 @@ def _step(
     if m.is_moe:  # of every expert that a token meets: the wider of gate with up and the output, and their product
         each = m.moe_ffn / tp
         kept = m.top_k * (max((1 + m.gated_mlp) * each, float(m.hidden)) + each)
-        shared = (2 + m.gated_mlp) * m.n_shared_experts * (m.shared_ffn or m.moe_ffn) / tp
+        shared = (2 + m.gated_mlp) * m.shared_ffn / tp
         moved = 2 * m.top_k * m.hidden  # copies of a token for its experts, and what they give back
-        dense = max(dense if m.n_dense_layers or m.moe_every > 1 else 0.0, kept + moved + shared)
+        dense = max(dense, kept + moved + shared)
     received = 2 * (not first)  # rows of the width: residual and output of the stage before
     sent = 2 * (pp > 1)
     images = (m.tower_parameters > 0) * first  # as many as tokens

@@ -131,6 +131,10 @@ def fields_of(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     if kind not in _READERS:
         refuse_unsaid(c, kind)
         raise InputError(f"{file}: {unknown_name('model_type', kind, FAMILIES)}; or {BY_HAND}")
-    p = _READERS[kind](c)
-    found = {"name": _name(c, file), "family": kind, "source": file, "where": "read by from_hf_config"}
-    return found | p.fields() | _rotary(c, kind, p) | {"stored": _stored(c)}
+    try:
+        p = _READERS[kind](c)
+        found = p.fields()
+    except InputError as error:  # of a key, which names the file, or of a block
+        raise error if str(error).startswith(file) else InputError(f"{file}: {error}") from error
+    found |= {"name": _name(c, file), "family": kind, "source": file, "where": "read by from_hf_config"}
+    return found | _rotary(c, kind, p) | {"stored": _stored(c)}

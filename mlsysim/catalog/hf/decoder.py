@@ -6,7 +6,7 @@ from typing import Any
 
 from mlsysim.catalog import blocks
 from mlsysim.catalog.blocks import Block
-from mlsysim.catalog.hf.config import MAX_LAYERS, MAX_SIZE, Config
+from mlsysim.catalog.hf.config import MAX_LAYERS, Config
 from mlsysim.catalog.operations import Layer, Product, Vector
 from mlsysim.errors import InputError
 
@@ -96,42 +96,18 @@ class Plan:
     def attend(self, window: int = 0, **changed: Any) -> Block:
         """The attention of a layer."""
         given = self.attention | {"window": window} | (self.near if window else {}) | changed
-        for name, value in given.items():
-            least = name in ("heads", "kv_heads", "head_dim", "rope_dim")
-            if type(value) is int and not least <= value <= MAX_SIZE:
-                raise InputError(f"{self.c.file}: {name} = {value} must lie in [{int(least)}, {MAX_SIZE:,}]")
         if "kv_rank" in given:
-            return blocks.latent_attention(self.hidden, **{k: v for k, v in given.items() if k != "kv_heads"})
-        if given["heads"] % given["kv_heads"]:
-            kv = given["kv_heads"]
-            raise InputError(f"{self.c.file}: kv_heads = {kv} must divide the {given['heads']} heads of a layer")
+            return blocks.latent_attention(self.hidden, **given)
         return blocks.attention(self.hidden, **given)
 
     def attended(self) -> list[Block]:
         made = {width: self.attend(width) for width in set(self.windows)}
         return [made[width] for width in self.windows]
 
-    def state(self, **sizes: Any) -> Block:
-        """A recurrence of a layer."""
-        for name, value in sizes.items():
-            if type(value) is int and not 1 <= value <= MAX_SIZE and name not in ("state_bits", "conv"):
-                raise InputError(f"{self.c.file}: {name} = {value} of a recurrence must lie in [1, {MAX_SIZE:,}]")
-        if sizes["heads"] % sizes.get("key_heads", 1):
-            raise InputError(
-                f"{self.c.file}: key_heads = {sizes['key_heads']} of a recurrence must divide its {sizes['heads']} heads"
-            )
-        return blocks.recurrence(self.hidden, **sizes)
-
     def feed(self, sparse: bool = False, **changed: Any) -> Block:
         """The MLP of a layer, or its mixture of experts."""
         given = (self.experts if sparse else self.mlp) | changed
-        for name, value in given.items():
-            if type(value) is int and not 0 <= value <= MAX_SIZE:
-                called = "ffn" if name == "width" else name
-                raise InputError(f"{self.c.file}: {called} = {value} must lie in [1, {MAX_SIZE:,}]")
-        if sparse:
-            return blocks.experts(self.hidden, **given)
-        return blocks.mlp(self.hidden, **given) if given.get("width") else ()
+        return (blocks.experts if sparse else blocks.mlp)(self.hidden, **given)
 
     def fed(self) -> list[Block]:
         made = {sparse: self.feed(sparse) for sparse in set(self.sparse)}
@@ -161,7 +137,7 @@ class Plan:
         return {
             "hidden": self.hidden,
             "vocab": self.vocab,
-            "layers": blocks.alike(layers),
+            "layers": blocks.stacked(layers),
             "before": (
                 *blocks.embedding(self.hidden, self.vocab, norm_bias=self.norm_bias, **self.embedding),
                 *self.before,

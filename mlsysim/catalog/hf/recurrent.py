@@ -53,7 +53,8 @@ def full_ones(c: Config, layers: int, full: Callable[[int], bool]) -> list[bool]
 def delta(c: Config, p: Plan, gated: bool = True) -> Plan:
     gate = gated and c.flag("attn_output_gate", True)
     p.attention["gate"] = "full" if gate else ""
-    recurrent = p.state(
+    recurrent = blocks.recurrence(
+        p.hidden,
         kind="gated-delta",
         heads=c.size("linear_num_value_heads"),
         head_dim=c.size("linear_value_head_dim"),
@@ -107,7 +108,8 @@ def inner_width(c: Config, hidden: int, key: str = "expand") -> int:
 
 
 def mamba2(p: Plan, c: Config, keys: dict[str, str], **sizes: Any) -> Block:
-    return p.state(
+    return blocks.recurrence(
+        p.hidden,
         kind="mamba2",
         key_heads=c.size(keys["groups"], default=1),
         state=c.size(keys["state"]),
@@ -118,7 +120,8 @@ def mamba2(p: Plan, c: Config, keys: dict[str, str], **sizes: Any) -> Block:
 
 
 def mamba1(p: Plan, c: Config, inner: int, state: str, conv: str, rank: str, **flags: bool) -> Block:
-    return p.state(
+    return blocks.recurrence(
+        p.hidden,
         kind="mamba",
         heads=inner,
         head_dim=1,
@@ -353,7 +356,8 @@ def convolved(c: Config, p: Plan) -> Plan:
     full = listed if isinstance(listed, list) else range(p.layers)
     kinds = c.kinds(p.layers, lambda i: FULL if i in full else "conv")
     bias = c.flag("conv_bias", False)
-    conv = p.state(
+    conv = blocks.recurrence(
+        p.hidden,
         kind="short-conv",
         heads=p.hidden,
         head_dim=1,
@@ -400,7 +404,9 @@ def minimax(c: Config) -> Plan:
     if listed is not None and not c.has("layer_types"):
         full = [one == 1 for one in c.numbers("attn_type_list", p.layers, 0, 1)]  # 0: linear, 1: softmax
     sizes = {"heads": p.attention["heads"], "head_dim": p.attention["head_dim"]}
-    recurrent = p.state(kind="lightning", key_heads=sizes["heads"], state=sizes["head_dim"], **sizes)
+    recurrent = blocks.recurrence(
+        p.hidden, kind="lightning", key_heads=sizes["heads"], state=sizes["head_dim"], **sizes
+    )
     return mixed(p, recurrent, full)
 
 
@@ -415,7 +421,7 @@ KIMI = replace(
 
 def _kimi_delta(p: Plan, heads: int, size: int, conv: int, **more: int) -> Block:
     sizes = {"heads": heads, "head_dim": size, "key_heads": heads, "state": size, "conv": conv}
-    return p.state(kind="kimi-delta", state_bits=32, **sizes, **more)
+    return blocks.recurrence(p.hidden, kind="kimi-delta", state_bits=32, **sizes, **more)
 
 
 def kimi_linear(c: Config) -> Plan:
@@ -485,7 +491,8 @@ def recurrent_gemma(c: Config) -> Plan:
     if not isinstance(pattern, list) or not all(kind in ("recurrent", "attention") for kind in pattern):
         c.fail("block_types", "must list 'recurrent' and 'attention'")
     p.windows = [c.size("attention_window_size", default=2048)] * p.layers
-    recurrent = p.state(
+    recurrent = blocks.recurrence(
+        p.hidden,
         kind="rg-lru",
         heads=c.size("lru_width", default=p.hidden),
         head_dim=1,
@@ -513,7 +520,8 @@ def xlstm(c: Config) -> Plan:
     p, heads = plan(c, f), c.size("num_heads")
     wide, multiple = p.hidden * c.factor("ffn_proj_factor", 2.667), c.size("ffn_round_up_to_multiple_of", default=64)
     p.mlp["width"] = int((wide + multiple - 1) // multiple * multiple)
-    recurrent = p.state(
+    recurrent = blocks.recurrence(
+        p.hidden,
         kind="mlstm",
         heads=heads,
         head_dim=int(p.hidden * c.factor("v_dim_factor", 1.0)) // heads,

@@ -9,7 +9,6 @@ from mlsysim.catalog.blocks import Block
 from mlsysim.catalog.hf.config import Config
 from mlsysim.catalog.hf.decoder import FULL, LINEAR, NEAR, Family, Plan, Reader, latent, leading, matrix, plan, vector
 from mlsysim.catalog.hf.families import DEEP, DEEPSEEK_V3, EXPERTS, NEXT
-from mlsysim.catalog.operations import Product
 
 
 def deepseek_v32(c: Config, **more: Any) -> Plan:
@@ -111,11 +110,25 @@ def minimax_m3(c: Config) -> Plan:
 COUNTED = replace(DEEP, kv_heads="", head_dim=1, qkv_bias=False, output_bias=False)
 
 
-def counted(block: Block) -> Block:
-    """The matrices and vectors of a block, without what it does."""
-    found: list[Any] = [matrix(o.name, o.k, o.n) if isinstance(o, Product) else o for o in block]
-    sizes = [vector(type(o).__name__.lower(), o.size) for o in found if hasattr(o, "size") and not hasattr(o, "heads")]
-    return (*(o for o in found if isinstance(o, Product)), *sizes)
+def _latent(
+    h: int, heads: int, *, head_dim: int, rope_dim: int, value_dim: int, kv_rank: int, q_rank: int = 0
+) -> Block:
+    """Matrices and norms of latent attention, perhaps without a rotary part."""
+    query = heads * (head_dim + rope_dim)
+    queries: Block = (matrix("q", h, query),)
+    if q_rank:
+        queries = (matrix("q_down", h, q_rank), matrix("q_up", q_rank, query), vector("q_norm", q_rank))
+    keys = (matrix("kv_down", h, kv_rank + rope_dim), matrix("kv_up", kv_rank, heads * (head_dim + value_dim)))
+    return (*queries, *keys, vector("kv_norm", kv_rank), matrix("output", heads * value_dim, h))
+
+
+def _indexer(h: int, read: int, heads: int, size: int, vectors: int = 0) -> Block:
+    """Matrices of an indexer, whose queries are made from ``read`` numbers, and its norms."""
+    return (
+        matrix("index_q", read, heads * size),
+        matrix("index_k", h, size + heads),
+        vector("index", 2 * size + vectors),
+    )
 
 
 def _no_heads(p: Plan, mixers: list[Block], why: str) -> Plan:
@@ -181,9 +194,7 @@ def glm5_next_text(c: Config) -> Plan:
     lin, size, kernel = c.sizes(linear_num_heads=64, linear_head_dim=128, linear_conv_kernel_dim=4)
     inner = lin * size
     sizes = {"head_dim": nope, "rope_dim": rope, "value_dim": value, "kv_rank": rank, "q_rank": q_rank}
-    full = counted(blocks.latent_attention(h, heads=heads, **sizes))
-    full += (matrix("index_q", q_rank, count * index), matrix("index_k", h, 2 * index + count))
-    full += (vector("index pool and norms", (pool + 2) * index),)
+    full = (*_latent(h, heads, **sizes), *_indexer(h, q_rank, count, index, pool * index), matrix("pool", h, index))
     delta: Block = (
         matrix("in", h, 3 * inner + 2 * size + lin),
         matrix("gates", size, 2 * inner),
@@ -209,17 +220,10 @@ def mistral_large4_text(c: Config) -> Plan:
         c.fail("kv_source_layers", "is not supported; only layers with keys of their own")
     nope, rope, rank, value = c.sizes(qk_nope_head_dim=64, qk_rope_head_dim=64, kv_lora_rank=512, v_head_dim=128)
     index, count = c.sizes(index_head_dim=128, index_n_heads=32)
-    indexer: Block = (
-        matrix("index_q", h, count * index),
-        matrix("index_k", h, index + count),
-        vector("index norm, scales of queries and sums", 2 * index + 2 * h + 2 * count + 2 * heads),
-    )
-
-    def layer(nope: int, rope: int) -> Block:
-        made = blocks.latent_attention(h, heads=heads, head_dim=nope, rope_dim=rope, kv_rank=rank, value_dim=value)
-        return (*counted(made), *indexer)
-
-    rotated, bare = layer(nope, rope), layer(nope + rope, 0)
+    indexer = _indexer(h, h, count, index, 2 * (h + count + heads))  # with scales of queries and of both sums
+    sizes = {"kv_rank": rank, "value_dim": value}
+    bare = (*_latent(h, heads, head_dim=nope + rope, rope_dim=0, **sizes), *indexer)
+    rotated = (*_latent(h, heads, head_dim=nope, rope_dim=rope, **sizes), *indexer)
     why = "latent attention with an indexer, rotated in some layers and not in others"
     return _no_heads(p, [rotated if one else bare for one in turned], why)
 
@@ -235,11 +239,11 @@ def dots3_note_text(c: Config) -> Plan:
     for i, kind in enumerate(kinds):
         layer = c.but(**own.get(i, {}))
         heads, sizes = layer.size("num_attention_heads"), latent(layer)
-        made = counted(blocks.latent_attention(p.hidden, heads=heads, gate="head", **sizes))
+        made = (*_latent(p.hidden, heads, **sizes), matrix("gate", p.hidden, heads))
         made += (vector("norm of rotary keys", sizes["rope_dim"]),)
         if kind == indexed:
-            found = {"heads": layer.size("index_n_heads"), "size": layer.size("index_head_dim")}
-            made += counted(blocks.indexer(p.hidden, q_rank=layer.size("q_lora_rank"), **found))
+            rank = layer.size("q_lora_rank")
+            made += _indexer(p.hidden, rank, layer.size("index_n_heads"), layer.size("index_head_dim"))
         mixers.append(made)
     return _no_heads(p, mixers, "latent attention of two sizes, with a window and with an indexer")
 
