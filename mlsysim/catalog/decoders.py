@@ -45,7 +45,7 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
     for key in given:
         if key not in (*SIZES, *BLOCKS, "layers", "modules"):
             raise InputError(unknown_name("field", key, (*SIZES, *BLOCKS, "layers", "modules")).args[0])
-    sizes = {key: _sized(key, given.get(key, kind), kind) for key, kind in SIZES.items()}
+    sizes = {key: sized(key, given.get(key, kind), kind) for key, kind in SIZES.items()}
     hidden, vocab, norm = sizes["hidden"], sizes["vocab"], sizes["norm"]
     for key in ("hidden", "vocab"):
         _least(key, sizes[key])
@@ -66,14 +66,14 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
         for key in row:
             if key not in (*BLOCKS, "count", "norms"):
                 raise InputError(f"layers: {unknown_name('block', key, (*BLOCKS, 'count', 'norms')).args[0]}")
-        count = _least("count", _sized("count", row.get("count", 1), int))
+        count = _least("count", sized("count", row.get("count", 1), int))
         mixers = [_made(kind, hidden, shared.get(kind, {}), row[kind]) for kind in _MIXERS if kind in row]
         mlps = [_made(kind, hidden, shared.get(kind, {}), row[kind]) for kind in _MLPS if kind in row]
         mixer: Block = ()
         for one in mixers:
             mixer = blocks.beside(mixer, one)
         of = blocks.joined(mixer, sum(mlps, ()), sizes["parallel"])
-        return Layer(count, (*of, *blocks.norms(hidden, _sized("norms", row.get("norms", norms), int), biased)))
+        return Layer(count, (*of, *blocks.norms(hidden, sized("norms", row.get("norms", norms), int), biased)))
 
     found: dict[str, Any] = {"hidden": hidden, "vocab": vocab}
     found["layers"] = tuple(layer(row, sizes["norms_per_layer"]) for row in rows)
@@ -141,18 +141,17 @@ def _table(kind: str, given: Any) -> dict[str, Any]:
         if name == "indexer":
             found[name] = _table("indexer", value)
         else:
-            found[name] = _sized(f"{kind}.{name}", value, _TYPES[known[name].annotation.__name__])
+            found[name] = sized(f"{kind}.{name}", value, _TYPES[known[name].annotation.__name__])
     return found
 
 
-def _sized(name: str, value: Any, kind: Any) -> Any:
+def sized(name: str, value: Any, kind: Any) -> Any:
     """The value, if it is of the type (or of that of the default) and not beyond any size in use."""
     expected: type = kind if isinstance(kind, type) else type(kind)
     if value is kind and isinstance(kind, type):
         raise InputError(f"no {name}; give the missing sizes")
     if type(value) is not expected:
-        what = {int: "a whole number", bool: "true or false", str: "text"}[expected]
-        raise InputError(f"{name} = {str(value)[:40]!r} must be {what}")
+        raise InputError(f"{name} = {str(value)[:40]!r} must be of type {expected.__name__}")
     most = 10**12 if name == "table_parameters" else _LARGEST
     if isinstance(value, int) and not 0 <= value <= most:
         raise InputError(f"{name} = {value} must lie in [0, {most:,}]")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from mlsysim._numeric import all_true
 from mlsysim.catalog import entries, kept, shown
 from mlsysim.catalog.blocks import Block
-from mlsysim.catalog.decoders import build
+from mlsysim.catalog.decoders import build, sized
 from mlsysim.catalog.operations import (
     Attention,
     Convolution,
@@ -334,18 +335,11 @@ def decoder(
     >>> parameter_count(decoder("toy", 2, 4, 2, 2, 2, 16, 8)).total
     596
     """
-    for key, value in {
-        "layers": layers,
-        "n_windowed_layers": n_windowed_layers,
-        "n_dense_layers": n_dense_layers,
-    }.items():
-        most = 10_000 if key == "layers" else layers
-        if type(value) is not int or not (key == "layers") <= value <= most:
-            raise InputError(
-                f"model {name!r}: {key} = {value!r} must be a whole number in [{int(key == 'layers')}, {most:,}]"
-            )
-    if (n_windowed_layers > 0) != (attn_window > 0):
-        raise InputError(f"model {name!r}: attn_window = {attn_window} needs n_windowed_layers, and the reverse")
+    given = {key: value for key, value in locals().items() if key not in ("name", "others")}
+    try:
+        _check_sizes(given)
+    except InputError as error:
+        raise InputError(f"model {name!r}: {error}") from error
     common: dict[str, Any] = {"heads": heads, "head_dim": head_dim, "value_dim": v_head_dim}
     mixer = "latent_attention" if kv_lora_rank else "attention"
     if kv_lora_rank:
@@ -355,12 +349,9 @@ def decoder(
     moe = {"n": n_experts, "top_k": top_k, "width": moe_ffn, "shared": n_shared_experts, "shared_width": shared_ffn}
     moe |= {"shared_gate": shared_gate, "router_bias": router_bias}
     tables: dict[str, Any] = {mixer: sizes, "parallel": parallel_block}
-    alone = {"top_k": top_k, "moe_ffn": moe_ffn, "n_shared_experts": n_shared_experts}
     if n_experts:
         tables["experts"] = moe | {"gated": gated_mlp, "bias": mlp_bias}
-    elif given := next((key for key, value in alone.items() if value), ""):
-        raise InputError(f"model {name!r}: {given} = {alone[given]!r} needs n_experts > 0")
-    if ffn or not n_experts or n_dense_layers:
+    if ffn:
         tables["mlp"] = {"width": ffn, "gated": gated_mlp, "bias": mlp_bias}
     kinds = alike((1, (i >= layers - n_windowed_layers, n_experts > 0 and i >= n_dense_layers)) for i in range(layers))
     tables["layers"] = [
@@ -368,6 +359,34 @@ def decoder(
         for n, (near, mixed) in kinds
     ]
     return _made(name, f"model {name!r}", tables | {"hidden": hidden, "vocab": vocab} | others)
+
+
+def _check_sizes(given: Mapping[str, Any]) -> None:
+    """Raise an InputError that names the size unless a decoder of these sizes can exist."""
+
+    def need(condition: bool, name: str, why: str) -> None:
+        if not condition:
+            raise InputError(f"{name} = {given[name]!r} {why}")
+
+    for name, p in signature(decoder).parameters.items():
+        if name in given:
+            sized(name, given[name], {"int": int, "bool": bool, "str": str}[p.annotation.__name__])
+    experts, layers, dense, near = (
+        given[key] for key in ("n_experts", "layers", "n_dense_layers", "n_windowed_layers")
+    )
+    for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab"):
+        need(given[name] >= 1, name, "must be at least 1")
+    need(layers <= 10_000, "layers", "must be at most 10,000")
+    for name in ("n_dense_layers", "n_windowed_layers"):
+        need(given[name] <= layers, name, f"must not exceed layers = {layers}")
+    need((near > 0) == (given["attn_window"] > 0), "attn_window", "needs n_windowed_layers, and the reverse")
+    need(given["ffn"] >= 1 or (experts > 0 and not dense), "ffn", "must be at least 1")
+    for name in ("top_k", "moe_ffn"):
+        need(experts == 0 or given[name] >= 1, name, "must be at least 1 in a mixture of experts")
+        need(experts > 0 or given[name] == 0, name, "needs n_experts > 0")
+    need(experts > 0 or given["n_shared_experts"] == 0, "n_shared_experts", "needs n_experts > 0")
+    latent = given["kv_lora_rank"] > 0
+    need(not latent or given["qk_rope_head_dim"] >= 1, "qk_rope_head_dim", "must be at least 1 with kv_lora_rank > 0")
 
 
 def _made(name: str, where: str, given: Mapping[str, Any]) -> Model:
@@ -399,7 +418,7 @@ def read_model(name: str, raw: Any, file: str) -> Model:
         else:
             given[key] = value
     given["published"] = MappingProxyType(published)
-    if "heads" in raw and type(raw.get("layers")) is int:  # the sizes of a decoder in place of blocks
+    if "heads" in raw:  # the sizes of a decoder in place of blocks
         try:
             return decoder(name, **given)
         except TypeError as error:

@@ -564,10 +564,8 @@ class ServerMemory(Result):
         windows = [(n, core.window) for n, core in m.cores if core.window]
         if not windows:
             return longest
-        near = (
-            min(longest, max(window for _, window in windows) - 1 + self.given["max_num_batched_tokens"])
-            + self.block_tokens
-        )
+        widest, step = max(window for _, window in windows), self.given["max_num_batched_tokens"]
+        near = min(longest, widest - 1 + step) + self.block_tokens
         groups = cache_groups(m, layers)[1]
         windowed = min(groups, round(groups * sum(n for n, _ in windows) / m.n_attention_layers))
         return int(min(longest, math.ceil(((groups - windowed) * longest + windowed * near) / groups)))

@@ -13,13 +13,13 @@ import pytest
 
 from mlsysim import catalog, explore, training
 from mlsysim._numeric import vectors
-from mlsysim.catalog import Cluster, Model
+from mlsysim.catalog import Cluster, Model, decoder
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns, _front
 from mlsysim.parallelism import Plan
 
-TOY = Model("toy", layers=6, hidden=4096, heads=8, kv_heads=4, head_dim=512, ffn=16384, vocab=32000)
-MIXTURE = Model(
+TOY = decoder("toy", layers=6, hidden=4096, heads=8, kv_heads=4, head_dim=512, ffn=16384, vocab=32000)
+MIXTURE = decoder(
     "mixture", layers=4, hidden=4096, heads=8, kv_heads=8, head_dim=512, ffn=8192, vocab=32000,
     n_experts=4, top_k=2, moe_ffn=8192,
 )  # fmt: skip
@@ -272,7 +272,7 @@ def test_seventy_billion_on_64_nodes_is_split_as_its_users_split_it() -> None:
 @pytest.mark.independent
 def test_interleaving_is_offered_as_megatron_runs_it() -> None:
     """126 layers on 16 stages: in eight chunks of a layer, four of two or two of four, two layers short at the ends."""
-    deep = Model("deep", layers=126, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
+    deep = decoder("deep", layers=126, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
     found = explore.possible_degrees(deep, devices=16, global_batch=32, seq=128, micro_batch=[1], only={"pp": (16,)})
     assert sorted(found["virtual_stages"]) == [1, 2, 4, 8]
     few = explore.possible_degrees(deep, devices=16, global_batch=24, seq=128, micro_batch=[1], only={"pp": (16,)})
