@@ -169,6 +169,8 @@ def _parts(kind: str, part: Mapping[str, int]) -> tuple[Mapping[str, tuple[int, 
     h, inner, keys, heads, rank = (part[name] for name in ("hidden", "inner", "keys", "heads", "rank"))
     norm, bias, head_dim, state = (part[name] for name in ("norm", "bias", "head_dim", "state"))
     low = {"low": (h, 2 * rank), "up": (rank, keys + inner)} if rank else {"low": (h, keys + inner)}
+    if part["full_gate"]:
+        low = {"low": (h, rank + inner), "up": (rank, keys)}
     biased = bias * (2 * inner + h)
     table: dict[str, tuple[dict[str, tuple[int, int]], dict[str, int]]] = {
         # queries, keys, values, a gate as wide as values; decay and rate of each head
@@ -225,6 +227,7 @@ def recurrence(
     bias: bool = False,
     conv_bias: bool = False,
     norm: bool = True,
+    full_gate: bool = False,
     state_bits: int = 0,
 ) -> Block:
     """A linear attention or a state space: products, a short convolution, and a state of constant size.
@@ -241,6 +244,8 @@ def recurrence(
         Width of the causal convolution before it; 0: none.
     rank : int
         Of the factorised step size (Mamba) or gates (Kimi).
+    full_gate : bool
+        The gate on the results is a matrix of full rank, and ``rank`` that of the decays alone (Kimi K3).
     """
     _one_of("kind", kind, RECURRENCES)
     _check(heads=heads, head_dim=head_dim)
@@ -250,6 +255,7 @@ def recurrence(
         _divides("key_heads", key_heads, "heads", heads)
     inner, keys = heads * head_dim, key_heads * state
     sizes = {"hidden": hidden, "inner": inner, "keys": keys, "heads": heads, "rank": rank, "norm": norm}
+    sizes["full_gate"] = full_gate
     products, vectors = _parts(
         kind, sizes | {"bias": bias, "head_dim": head_dim, "state": state, "key_heads": key_heads}
     )
