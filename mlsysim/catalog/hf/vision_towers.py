@@ -10,12 +10,7 @@ from mlsysim.catalog.hf.decoder import Plan, Reader, plan
 from mlsysim.catalog.hf.sound_towers import affine
 from mlsysim.errors import unknown_name
 
-TEXT: Mapping[str, Reader] = {
-    **families.READERS,
-    **recurrent.READERS,
-    **sparse_attention.READERS,
-    **own_parts.READERS,
-}
+TEXT: Mapping[str, Reader] = {**families.READERS, **recurrent.READERS, **sparse_attention.READERS, **own_parts.READERS}
 Tower = Callable[[Config, Plan], int]
 
 # Where the text model stands
@@ -514,13 +509,6 @@ def _mllama(c: Config, p: Plan) -> int:
     return seen + affine(out, p.hidden)
 
 
-_MLLAMA = dict(zip(_SIZES, (4096, 14_336, 40, 32, 128_256), strict=False))
-
-
-def _mllama_text(c: Config) -> Plan:
-    return own_parts.mllama_text(c.part("text_config").given(**_MLLAMA))
-
-
 def ernie4_5_vl(c: Config) -> Plan:
     """ERNIE 4.5 with images: tokens of an image have experts of their own, which stand with the tower."""
     p, seen = own_parts.ernie4_5_vl_text(c.part("text_config"))
@@ -643,7 +631,7 @@ READERS: dict[str, Reader] = {
     "internvl": towered(any_text("qwen2"), _internvl),
     "internvl_chat": towered(any_text("qwen2"), _internvl_chat),
     "kimi_k25": towered(nested("deepseek_v3"), _moon_vit("vt_")),
-    "kimi_k3": towered(nested(recurrent.kimi_k3_text), _kimi_k3, _SEEN),
+    "kimi_k3": towered(nested(lambda c: plan(c, recurrent.KIMI_K3)), _kimi_k3, _SEEN),
     "kimi_vl": towered(nested("deepseek_v3"), _moon_vit("")),
     "lfm2_vl": towered(any_text("lfm2"), _lfm2_vl),
     "lfm3_vl": towered(any_text("lfm3"), _lfm3_vl),
@@ -654,7 +642,7 @@ READERS: dict[str, Reader] = {
     "minimax_m3_vl": towered(any_text("minimax_m3_vl_text"), _minimax_m3_vl, _SEEN),
     "mistral3": towered(nested(lambda c: plan(c, replace(families.MISTRAL, window=None))), _mistral3),
     "mistral_large4": towered(nested("mistral_large4_text"), _mistral_large4, _SEEN),
-    "mllama": towered(_mllama_text, _mllama, _SEEN),
+    "mllama": towered(lambda c: plan(c.part("text_config"), own_parts.MLLAMA), _mllama, _SEEN),
     "muse_glimmer": towered(nested("muse_glimmer_text"), _muse(False), _SEEN),
     "muse_spark": towered(nested("muse_spark_text"), _muse(True), _SEEN),
     "ovis2": towered(any_text("qwen2", outer=True), _ovis2),
@@ -666,8 +654,8 @@ READERS: dict[str, Reader] = {
     "qwen2_5_vl": towered(nested("qwen2"), _qwen2_5_vl),
     "qwen2_audio": towered(any_text("qwen2"), _qwen2_audio),
     "qwen2_vl": towered(nested("qwen2"), _qwen2_vl, _SEEN),
-    "qwen3_5": towered(nested(recurrent.qwen3_5), _qwen3_vl, _SEEN),
-    "qwen3_5_moe": towered(nested(recurrent.qwen3_5_moe), _qwen3_vl, _SEEN),
+    "qwen3_5": towered(nested("qwen3_5_text"), _qwen3_vl, _SEEN),
+    "qwen3_5_moe": towered(nested("qwen3_5_moe_text"), _qwen3_vl, _SEEN),
     "qwen3_omni_moe": _QWEN_3_OMNI,
     "qwen3_omni_moe_thinker": _QWEN_3_OMNI,
     "qwen3_vl": towered(nested("qwen3"), _qwen3_vl, _SEEN),
