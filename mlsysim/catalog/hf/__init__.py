@@ -21,12 +21,7 @@ _UNROTATED = {"bloom", "gpt2", "mpt", "opt"}  # families without rotary position
 _UNROTATED |= {"falcon_mamba", "jamba", "kimi_linear", "mamba", "mamba2", "mamba_ssm", "nemotron_h"}
 _GEMMA_3 = {"gemma3", "gemma3_text"}  # a second table for the layers with a window
 _MAX_ROWS = 10**8  # positions; the longest context in use is ten million
-_QUANTISED = {
-    ("float", 8): "fp8",
-    ("int", 8): "int8",
-    ("int", 4): "int4",
-    ("float", 4): "nvfp4",
-}
+_QUANTISED = {("float", 8): "fp8", ("int", 8): "int8", ("int", 4): "int4", ("float", 4): "nvfp4"}
 _READERS = dict(sorted({**vision_towers.TEXT, **vision_towers.READERS}.items()))
 FAMILIES = tuple(_READERS)
 

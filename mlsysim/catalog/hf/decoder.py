@@ -1,13 +1,13 @@
 """From the keys of a config to the layers of a decoder: what a family says of its keys, and the plan that comes of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mlsysim.catalog import blocks
 from mlsysim.catalog.blocks import Block
 from mlsysim.catalog.hf.config import MAX_LAYERS, Config
-from mlsysim.catalog.operations import Layer, Product, Vector
+from mlsysim.catalog.operations import Layer, Operation, Product, Vector
 from mlsysim.errors import InputError
 
 Widths = Callable[[Config, int], list[int]]  # the window of each layer; 0: it sees all
@@ -59,10 +59,12 @@ class Family:
     shared_ffn: Any = 0
     shared_gate: bool = False
     router_bias: Any = False
+    ignored: bool = False  # what a config says of experts
     sparse: Sparse = lambda c, layers: [True] * layers
-    modules: tuple[str, ...] = ()  # for multi-token prediction
+    modules: Any = 0  # for multi-token prediction
     refused: tuple[tuple[str, Any, str], ...] = ()  # key, the value that is read, what another would be
-    more: "Callable[[Config, Plan], Block] | None" = None  # what else a layer has
+    absent: Mapping[str, Any] = field(default_factory=dict)  # what the code takes for sizes that a file leaves out
+    then: "Callable[[Plan], None] | None" = None  # what the family does with the plan
 
 
 @dataclass
@@ -113,6 +115,23 @@ class Plan:
         made = {sparse: self.feed(sparse) for sparse in set(self.sparse)}
         return [made[sparse] for sparse in self.sparse]
 
+    def add(self, *operations: Operation) -> None:
+        """Further operations of each layer."""
+        self.more = [operations] * self.layers
+
+    def state(self, kind: str, **settings: Any) -> Block:
+        """A recurrence of a layer."""
+        return blocks.recurrence(self.hidden, kind=kind, **{name: self.c.look(how) for name, how in settings.items()})
+
+    def mix(self, recurrent: Block, attended: Iterable[bool]) -> None:
+        """A recurrence in the layers that do not attend."""
+        both = zip(attended, self.windows, strict=True)
+        self.mixers = [self.attend(width) if one else recurrent for one, width in both]
+
+    def full(self, usual: Nth) -> list[bool]:
+        """The layers that attend to all before them."""
+        return [kind == FULL for kind in self.c.kinds(self.layers, lambda i: FULL if usual(i) else LINEAR)]
+
     def module(self) -> Layer | None:
         """What predicts further tokens: a layer that sees all, of the kind of the last one."""
         if not self.modules:
@@ -151,9 +170,10 @@ class Plan:
 
 def plan(c: Config, f: Family) -> Plan:
     """The plan of a decoder of a family."""
+    c = c.without(*(key for key in f.absent if not c.has(key))).given(**f.absent)  # null is absent
     for key, allowed, why in f.refused:
         c.must_be(key, allowed, why)
-    if f.n_experts == 0:
+    if f.n_experts == 0 and not f.ignored:
         c.no_experts()
     layers, hidden, vocab = c.look(f.layers), c.look(f.hidden), c.look(f.vocab)
     if not 1 <= layers <= MAX_LAYERS:
@@ -170,9 +190,9 @@ def plan(c: Config, f: Family) -> Plan:
     found.embedding = {"width": width, "positions": c.look(f.positions), "norm": f.embedding_norm}
     found.head = {"width": width, "tied": tied, "bias": c.look(f.head_bias), "norm": norm}
     found.parallel = c.look(f.parallel)
-    found.modules = c.size(*f.modules, default=0, least=0, most=100) if f.modules else 0
-    if f.more:
-        found.more = [f.more(c, found)] * layers
+    found.modules = c.look(f.modules, least=0)
+    if f.then:
+        f.then(found)
     return found
 
 
@@ -191,7 +211,7 @@ def vector(name: str, size: int) -> Vector:
 
 def _names(how: Any) -> tuple[str, ...]:
     """The keys of a setting."""
-    return (how,) if isinstance(how, str) else tuple(key for key in how if isinstance(key, str))
+    return tuple(key for key in (how if isinstance(how, tuple) else (how,)) if isinstance(key, str))
 
 
 def _attention(c: Config, f: Family, hidden: int) -> dict[str, Any]:
@@ -209,7 +229,7 @@ def _attention(c: Config, f: Family, hidden: int) -> dict[str, Any]:
         "qkv_bias": c.look(f.qkv_bias),
         "output_bias": c.look(f.output_bias),
         "qk_norm": norm,
-        "norm_bias": c.look(f.norm_bias),
+        "norm_bias": c.look(f.norm_bias)
     }  # fmt: skip
 
 
@@ -319,18 +339,14 @@ def refuse_unsaid(c: Config, kind: str) -> None:
         )
 
 
-def rows(families: "Mapping[str, Family | Reader]", **usual: Mapping[str, int]) -> dict[str, Reader]:
-    """Readers of families that a row of keys says, and of those that ask for a little more, without such parts.
+def rows(families: "Mapping[str, Family]", plain: bool = True) -> dict[str, Reader]:
+    """Readers of families; ``plain``: of those that do not ask for parts beyond attention, and refuse a file with such."""
 
-    ``usual``: sizes that the code of one takes where a file has none.
-    """
-
-    def reader(kind: str, family: "Family | Reader") -> Reader:
+    def reader(kind: str, family: Family) -> Reader:
         def read(c: Config) -> Plan:
-            refuse_unsaid(c, kind)
-            absent = usual.get(kind, {})  # null is the same
-            c = c.without(*(key for key in absent if not c.has(key))).given(**absent)
-            return plan(c, family) if isinstance(family, Family) else family(c)
+            if plain:
+                refuse_unsaid(c, kind)
+            return plan(c, family)
 
         return read
 

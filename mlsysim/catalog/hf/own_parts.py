@@ -8,106 +8,56 @@ from typing import Any
 from mlsysim.catalog import blocks
 from mlsysim.catalog.blocks import Block
 from mlsysim.catalog.hf.config import Config
-from mlsysim.catalog.hf.decoder import (
-    FULL,
-    Family,
-    Plan,
-    Reader,
-    leading,
-    matrix,
-    nth,
-    plan,
-    rows,
-    vector,
-    widths,
-    window,
-)
-from mlsysim.catalog.hf.families import (
-    DEEP,
-    ERNIE,
-    EXPERTS,
-    GEMMA,
-    GEMMA_3,
-    GROUPED,
-    LLAMA,
-    OWN_SHARED,
-    PLAIN,
-    TIED,
-    others,
-)
+from mlsysim.catalog.hf.decoder import FULL, Family, Plan, Reader, leading, matrix, nth, plan, rows, vector, window
+from mlsysim.catalog.hf.families import DEEP, ERNIE, GEMMA, GEMMA_3, GROUPED, LLAMA, OWN_SHARED, PLAIN, TIED, others
 from mlsysim.catalog.hf.recurrent import delta
 from mlsysim.catalog.operations import Product
 
 # Gemma: borrowed keys, and embeddings of each layer
 
 
-def borrowed(c: Config, p: Plan) -> int:
+def borrowed(p: Plan) -> int:
     """The last layers read what the last layer of their kind before them has cached; how many they are."""
-    shared = c.size("num_kv_shared_layers", default=0, least=0)
+    shared = p.c.size("num_kv_shared_layers", default=0, least=0)
     own = p.layers - shared
     if shared and (own < 1 or set(p.windows[own:]) - set(p.windows[:own])):
-        c.fail("num_kv_shared_layers", f"must leave layers of each kind with keys of their own among {p.layers}")
+        p.c.fail("num_kv_shared_layers", f"must leave layers of each kind with keys of their own among {p.layers}")
     p.mixers = [p.attend(width, reuses=i >= own) for i, width in enumerate(p.windows)]
     return shared
 
 
-def layer_tables(c: Config, p: Plan) -> Block:
+def layer_tables(p: Plan) -> Block:
     """Embeddings of each layer: a table, one projection to all layers with a norm, and a gate and a projection in each."""
-    width, h = c.size("hidden_size_per_layer_input", default=0, least=0), p.hidden
+    width, h = p.c.size("hidden_size_per_layer_input", default=0, least=0), p.hidden
     if not width:
         return ()
-    p.embedding["tables"] = c.size("vocab_size_per_layer_input", default=p.vocab) * p.layers * width
+    p.embedding["tables"] = p.c.size("vocab_size_per_layer_input", default=p.vocab) * p.layers * width
     p.before += (matrix("to layers", h, p.layers * width), vector("norm of layers", width))
     return (matrix("layer gate", h, width), matrix("from layer", width, h))
 
 
-def gemma3n_text(c: Config) -> Plan:
+def gemma3n(p: Plan) -> None:
     """Gemma 3n: embeddings of each layer, AltUp with several streams, LAuReL's low-rank paths, borrowed keys."""
-    c = c.given(
-        hidden_size=2048, num_hidden_layers=35, num_attention_heads=8, num_key_value_heads=2, vocab_size=262_400
-    )
-    c = c.given(sliding_window=512, hidden_size_per_layer_input=256, vocab_size_per_layer_input=262_144)
-    c = c.given(num_kv_shared_layers=15, intermediate_size=16_384)
-    given = c.raw["intermediate_size"]
-    given = given if isinstance(given, list) else [c.size("intermediate_size")] * c.layers()
-    # two norms of the low-rank path, one of the embedding of the layer, one of the streams
-    p = plan(c.but(intermediate_size=1), replace(GEMMA_3, norms=8))
-    p.windows = widths(c, p.layers, c.size("sliding_window", default=512), nth(5))
-    wide = c.but(intermediate_size=given).numbers("intermediate_size", p.layers)
-    p.mlps = [p.feed(width=width) for width in wide]
-    borrowed(c, p)
-    count, rank = c.sizes(altup_num_inputs=4, laurel_rank=64)
-    h = p.hidden
-    mixed: Block = (
+    c, given = p.c, p.c.raw["intermediate_size"]
+    given = given if isinstance(given, list) else [c.size("intermediate_size")] * p.layers
+    p.mlps = [p.feed(width=width) for width in c.but(intermediate_size=given).numbers("intermediate_size", p.layers)]
+    borrowed(p)
+    (count, rank), h = c.sizes(altup_num_inputs=4, laurel_rank=64), p.hidden
+    p.add(
         matrix("altup_router", h, count),
         matrix("altup_predict", count, count**2),
         matrix("altup_correct", count, count),
         matrix("laurel_down", h, rank),
         matrix("laurel_up", rank, h),
+        *layer_tables(p),
     )
-    p.more = [(*mixed, *layer_tables(c, p))] * p.layers
     p.before += (matrix("altup", h, h),) * (count - 1)
     p.after += (matrix("altup", h, h),) * (count - 1)
-    return p
 
 
-def gemma4_text(c: Config) -> Plan:
+def gemma4(p: Plan) -> None:
     """Layers that see everything have fewer, wider heads, whose values are their keys; a dense MLP stands beside experts."""
-    mixture = c.flag("enable_moe_block", False)
-    f = replace(
-        GEMMA,
-        kv_heads=None,
-        qkv_bias=False,
-        output_bias=False,
-        qk_norm="head",
-        norms=8 if mixture else 4,  # three more with experts, and the scale of what the router reads
-        window=window(1024, nth(6), null=1024),
-    )
-    if mixture:
-        f = replace(f, n_experts="num_experts", top_k=("top_k_experts",), shared=1, shared_ffn="intermediate_size")
-        f = replace(f, router_bias=True)  # a scale of each expert
-    p = plan(c if mixture else c.without(*EXPERTS), f)
-    a, heads = p.attention, p.attention["heads"]
+    c, a, heads = p.c, p.attention, p.attention["heads"]
     # newer files write what differs layer by layer
     given = c.inner("per_layer_config")
     own = [given.inner(key) for key in given.raw]
@@ -115,81 +65,58 @@ def gemma4_text(c: Config) -> Plan:
     wider = wider or max([o.size("head_dim", default=1) for o in own], default=512)
     few = min([o.size("num_key_value_heads", default=heads) for o in own], default=heads)
     p.near = {"kv_heads": a["kv_heads"], "head_dim": a["head_dim"], "shared_kv": False}
-    if not all(p.windows):
-        a["head_dim"] = wider
-    fewer = min(few, a["kv_heads"])
-    a["kv_heads"] = c.kv_heads(heads, "num_global_key_value_heads", default=fewer)
+    a["head_dim"] = a["head_dim"] if all(p.windows) else wider
+    a["kv_heads"] = c.kv_heads(heads, "num_global_key_value_heads", default=min(few, a["kv_heads"]))
     a["shared_kv"] = c.flag("attention_k_eq_v", False)
-    shared = borrowed(c, p)
-    if c.flag("use_double_wide_mlp", False) and not mixture:  # in the layers that borrow their keys
-        far = p.layers - shared
-        p.mlps = [p.feed(width=p.mlp["width"] * (1 if i < far else 2)) for i in range(p.layers)]
-    tables = layer_tables(c, p)
+    own_keys = p.layers - borrowed(p)
+    if c.flag("use_double_wide_mlp", False) and p.mlp:  # in the layers that borrow their keys
+        p.mlps = [p.feed(width=p.mlp["width"] * (1 if i < own_keys else 2)) for i in range(p.layers)]
+    tables = layer_tables(p)
     p.norms += bool(tables)
-    p.more = [tables] * p.layers
-    return p
+    p.add(*tables)
+
+
+def _mixed(c: Config) -> bool:
+    return c.flag("enable_moe_block", False)
 
 
 # Attention, experts or routers of another kind
 
 
-def diffllama(c: Config) -> Plan:
+def diffllama(p: Plan) -> None:
     """Llama whose scores are differences of two: four learned vectors for each layer's balance."""
-    p = plan(c, LLAMA)
-    p.more = [(vector("balance", 4 * p.attention["head_dim"]),)] * p.layers
+    p.add(vector("balance", 4 * p.attention["head_dim"]))
     p.counts_only = "differential attention, whose heads take values twice as wide"
-    return p
 
 
-def doge(c: Config) -> Plan:
+def doge(p: Plan) -> None:
     """A mask made from the values, scales on both sums, and perhaps experts that are one row and one column each."""
-    p = plan(c.without("num_experts"), replace(LLAMA, qk_norm="head"))
     h, kv, size = p.hidden, p.attention["kv_heads"], p.attention["head_dim"]
     own: Block = (matrix("mask", kv * size, kv), vector("mask and scales", kv + 2 * h + kv * p.attention["qkv_bias"]))
-    if c.flag("is_moe", False):
-        (n,) = c.sizes(num_experts=16_384)
+    if p.c.flag("is_moe", False):
+        (n,) = p.c.sizes(num_experts=16_384)
         p.embedding["tables"] = p.layers * 2 * n * h
         own += (matrix("pick", h, 2 * math.isqrt(n)),)
-    p.more = [own] * p.layers
+    p.add(*own)
     p.counts_only = "mask that picks keys by their values"
-    return p
 
 
-def rwkv(c: Config) -> Plan:
+def rwkv(p: Plan) -> None:
     """RWKV 4: a recurrence of numbers in place of attention, and an MLP with a gate of its own."""
-    h = c.size("hidden_size")
-    inner = c.size("attention_hidden_size", default=h)
-    f = replace(
-        PLAIN,
-        heads=("num_attention_heads", 1),
-        head_dim=1,
-        **dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), False),
-        ffn=("intermediate_size", 4 * h),
-        tied=GROUPED.tied,
-    )
-    p = plan(c, f)
+    h = p.hidden
+    inner = p.c.size("attention_hidden_size", default=h)
     mixer = (matrix("keys, values, receptance", h, 3 * inner), matrix("output", inner, h), matrix("gate", h, h))
     # decays and mixtures of two tokens; a norm in front of all layers
     p.mixers, p.attention = [(*mixer, vector("decays", 2 * inner + 5 * h))] * p.layers, {}
     p.before = (vector("norm", 2 * h),)
     p.counts_only = "recurrence of sums that decay channel by channel"
-    return p
 
 
-def zaya(c: Config) -> Plan:
+def zaya(p: Plan) -> None:
     """Attention in a narrow space whose queries and keys two convolutions mix, and a small network as the router."""
-    f = Family(
-        kv_heads=2,
-        head_dim=128,
-        head_bias=("lm_head_bias", False),
-        n_experts=("num_experts", 16),
-        expert_ffn=("moe_intermediate_size", 2048),
-        tied=TIED,
-    )
-    p = plan(c.given(num_experts_per_tok=1), f)
     h, n, kv, size = p.hidden, p.experts["n"], p.attention["kv_heads"], p.attention["head_dim"]
     both = (p.attention["heads"] + kv) * size
-    first, second, rank = c.sizes(cca_time0=2, cca_time1=2, router_hidden_size=256)
+    first, second, rank = p.c.sizes(cca_time0=2, cca_time1=2, router_hidden_size=256)
     names: tuple[tuple[str, int, int], ...] = (("down", h, rank), ("1", rank, rank), ("2", rank, rank))
     router = [Product("router", *one) for one in (*names, ("up", rank, n + 1))]
     mixed = tuple(o for o in p.feed(True) if getattr(o, "part", "") != "router")
@@ -199,41 +126,20 @@ def zaya(c: Config) -> Plan:
     p.more = [own] + [(*own, vector("router state", rank))] * (p.layers - 1)
     p.after = (vector("scales", 2 * h),)
     p.counts_only = "convolutions of queries and keys, and values half of which are of the token before"
-    return p
 
 
-def jetmoe(c: Config) -> Plan:
+def jetmoe(p: Plan) -> None:
     """Experts for the heads of attention too, which share their keys."""
-    n, kv = c.size("num_local_experts"), c.size("num_key_value_heads")
-    f = Family(
-        heads=("num_attention_heads", 1),
-        kv_heads="",
-        head_dim=1,
-        n_experts="num_local_experts",
-        expert_ffn="intermediate_size",
-        tied=TIED,
-    )
-    p, inner = plan(c, f), c.size("kv_channels", default=128) * kv
-    h = p.hidden
+    h, n, inner = p.hidden, p.experts["n"], p.c.size("kv_channels", default=128) * p.c.size("num_key_value_heads")
     mixer: Block = (matrix("keys and values", h, 2 * inner), matrix("router", h, n))
     mixer += (matrix("queries", h, n * inner), matrix("output", n * inner, h))
     p.mixers, p.attention = [(*mixer, vector("bias", 2 * h))] * p.layers, {}  # a bias behind each mixture
     p.counts_only = "experts of attention, of which a token meets a few"
-    return p
 
 
-def inkling_text(c: Config) -> Plan:
-    f = replace(
-        DEEP,
-        kv_heads=8,
-        head_dim=128,
-        qkv_bias=False,
-        output_bias=False,
-        qk_norm="head",
-        embedding_norm=True,
-        shared=("n_shared_experts", 2),
-    )
-    p = plan(c, f)
+def inkling(p: Plan) -> None:
+    """Convolutions of keys, values and both sums, and learned relations of positions."""
+    c = p.c
     a, h = p.attention, p.hidden
     kernel, rel, extent, width = c.sizes(conv_kernel_size=4, d_rel=16, rel_extent=1024, sliding_window_size=512)
     kinds = c.kinds(p.layers, lambda i: "hybrid" if i % 6 == 5 else "hybrid_sliding")
@@ -256,12 +162,11 @@ def inkling_text(c: Config) -> Plan:
 
     p.more = [own(near, sparse) for near, sparse in zip(p.windows, p.sparse, strict=True)]
     p.counts_only = "convolutions of keys and values, and positions that are learned relations"
-    return p
 
 
-def mllama_text(c: Config) -> Plan:
+def mllama(p: Plan) -> None:
     """Llama 3.2 with images: some layers attend to an image alone, and have a gate of their own."""
-    p = plan(c, replace(GROUPED, kv_heads=8, qkv_bias=False, output_bias=False))
+    c = p.c
     listed = c.raw.get("cross_attention_layers", [3, 8, 13, 18, 23, 28, 33, 38])
     if not isinstance(listed, list) or any(type(i) is not int or not 0 <= i < p.layers for i in listed):
         c.fail("cross_attention_layers", f"must list layers below {p.layers}")
@@ -276,7 +181,6 @@ def mllama_text(c: Config) -> Plan:
     p.mixers = [crossing if i in listed else mixer for i, mixer in enumerate(p.attended())]
     p.embedding["tables"] = 8 * h  # rows for what stands for an image, which the head has not
     p.counts_only = "layers that attend to an image alone"
-    return p
 
 
 def ernie4_5_vl_text(c: Config) -> tuple[Plan, int]:
@@ -295,7 +199,7 @@ def ernie4_5_vl_text(c: Config) -> tuple[Plan, int]:
         if any(type(v) is not int or not 0 < v <= 10**6 for v in pair):
             c.fail(key, "must be a number, or one for text and one for images")
     (width, sight), (_, seen) = pairs.values()
-    f = replace(ERNIE, mlp_bias=False, router_bias=True, modules=(), shared=("moe_num_shared_experts", 2))
+    f = replace(ERNIE, mlp_bias=False, router_bias=True, modules=0, shared=("moe_num_shared_experts", 2))
     if c.has("mlp_layer_types"):
         f = replace(f, sparse=leading())
     else:
@@ -321,9 +225,9 @@ def _primes(base: int, count: int) -> list[int]:
 _MOST_PRIMES = 512
 
 
-def _ngrams(c: Config, p: Plan, streams: int) -> None:
+def _ngrams(p: Plan, streams: int) -> None:
     """Tables in which the last tokens are looked up by their hash, each head with a prime number of rows."""
-    places = c.raw.get("ple_layer_ids") or []
+    c, places = p.c, p.c.raw.get("ple_layer_ids") or []
     if not isinstance(places, list) or not all(type(p) is int for p in places):
         c.fail("ple_layer_ids", "must list the layers that have such a table")
     modules = len(set(places))
@@ -341,23 +245,12 @@ def _ngrams(c: Config, p: Plan, streams: int) -> None:
     p.before += (*own, matrix("ngram convolution", kernel, wide), vector("ngram norms", 3 * wide)) * modules
 
 
-def qwen4_exp_text(c: Config) -> Plan:
+def qwen4_exp(p: Plan) -> None:
     """Several residual streams that matrices of low rank mix, tables of n-grams, and an indexer over averaged keys."""
-    f = replace(
-        GROUPED,
-        kv_heads=2,
-        head_dim=256,
-        qk_norm="head",
-        norms=0,
-        final_norm=False,
-        n_experts="num_experts",
-        **OWN_SHARED,
-        shared_gate=True,
-    )
-    kinds = c.raw.get("layer_types")
+    c, kinds = p.c, p.c.raw.get("layer_types")
     if isinstance(kinds, list):
-        c = c.but(layer_types=[FULL if kind == "indexed_attention" else kind for kind in kinds])
-    p = delta(c, plan(c, f))
+        p.c = c.but(layer_types=[FULL if kind == "indexed_attention" else kind for kind in kinds])
+    delta(p)
     streams, rank = c.sizes(hc_count=4, hc_lowrank=320)
     count = c.size("indexer_n_heads", default=0, least=0)
     size, wide = c.size("indexer_head_dim") if count else 0, streams * p.hidden
@@ -368,33 +261,14 @@ def qwen4_exp_text(c: Config) -> Plan:
     more = p.more or [()] * p.layers
     p.more = [(*both, *(index if one else ()), *rest) for one, rest in zip(attends, more, strict=True)]
     p.after = (*mixed, vector("norm of streams", wide))
-    _ngrams(c, p, streams)
+    _ngrams(p, streams)
     p.counts_only = "indexer over averages of keys, which picks blocks of them" if count else ""
-    return p
 
 
-MUSE = replace(
-    GROUPED, kv_heads=2, head_dim=128, gate="full", norms=4, window=window(2048, nth(4), null=2048)
-)  # norms of queries and keys have no weights
-
-
-def muse_spark_text(c: Config) -> Plan:
+def muse_spark(p: Plan) -> None:
     """Experts that work in a narrower space, which has a norm at both ends; each sum has a learned scale."""
-    f = replace(
-        MUSE,
-        kv_heads=16,
-        head_dim=64,
-        norms=5,  # three, and a scale for each of the two sums
-        window=window(512, others, null=512),
-        n_experts=("num_local_experts", 256),
-        expert_ffn=("moe_intermediate_size", 4096),
-        sparse=leading(),
-        router_bias=True,
-    )
-    p, narrow = plan(c, f), c.size("moe_hidden_size", default=4096)
-    p.experts["narrow"] = narrow
+    narrow = p.experts["narrow"] = p.c.size("moe_hidden_size", default=4096)
     p.more = [(vector("norms of experts", 2 * narrow),) if sparse else () for sparse in p.sparse]
-    return p
 
 
 def _width(block: Config, hidden: int) -> int:
@@ -402,10 +276,9 @@ def _width(block: Config, hidden: int) -> int:
     return -(-int(2 * block.factor("ffn_mult", None) * hidden / 3) // 256) * 256
 
 
-def nemotron_nas(c: Config) -> Plan:
+def nemotron_nas(p: Plan) -> None:
     """Llama pruned block by block: MLPs of many widths, and blocks without attention or without an MLP."""
-    c.must_be("mlp_bias", False, "biases of MLPs")
-    p, listed = plan(c.but(intermediate_size=1), replace(LLAMA, kv_heads="", norms=0)), c.raw.get("block_configs")
+    c, listed = p.c, p.c.raw.get("block_configs")
     if not isinstance(listed, list) or len(listed) != p.layers:
         c.fail("block_configs", f"must list {p.layers} blocks, one for each layer")
     p.mixers, p.mlps, p.more, heads = [], [], [], p.attention["heads"]
@@ -429,24 +302,56 @@ def nemotron_nas(c: Config) -> Plan:
         p.mixers.append(parts["attention"])
         p.mlps.append(parts["ffn"])
         p.more.append(blocks.norms(p.hidden, kept))
-    return p
 
 
-READERS: dict[str, Reader] = rows(
-    {
-        "gemma4_text": gemma4_text,
-        "gemma4_unified_text": gemma4_text,
-        "muse_glimmer_text": MUSE,
-        "nemotron-nas": nemotron_nas,
-    }
-) | {
-    "diffllama": diffllama,
-    "doge": doge,
-    "gemma3n_text": gemma3n_text,
-    "inkling_text": inkling_text,
-    "jetmoe": jetmoe,
-    "muse_spark_text": muse_spark_text,
-    "qwen4_exp_text": qwen4_exp_text,
-    "rwkv": rwkv,
-    "zaya": zaya,
+# fmt: off
+MUSE = Family(  # norms of queries and keys have no weights
+    kv_heads=2, head_dim=128, gate="full", norms=4, window=window(2048, nth(4), null=2048))
+GEMMA_4 = replace(
+    GEMMA, kv_heads=None, qkv_bias=False, output_bias=False, qk_norm="head", window=window(1024, nth(6), null=1024),
+    norms=lambda c: 8 if _mixed(c) else 4,  # three more with experts, and the scale of what the router reads
+    n_experts="num_experts", sparse=lambda c, layers: [_mixed(c)] * layers, top_k=("top_k_experts",), shared=1,
+    shared_ffn="intermediate_size", router_bias=True, then=gemma4)  # a scale of each expert
+PLAIN_TEXT: dict[str, Family] = {
+    "gemma4_text": GEMMA_4,
+    "gemma4_unified_text": GEMMA_4,
+    "muse_glimmer_text": MUSE,
+    "nemotron-nas": replace(
+        LLAMA, kv_heads="", norms=0, ffn=1, then=nemotron_nas, refused=(("mlp_bias", False, "biases of MLPs"),)),
 }
+FAMILIES: dict[str, Family] = {
+    "diffllama": replace(LLAMA, then=diffllama),
+    "doge": replace(LLAMA, qk_norm="head", ignored=True, then=doge),
+    "gemma3n_text": replace(
+        GEMMA_3, norms=8, ffn=1, window=window(512, nth(5), null=512), then=gemma3n,  # with the embedding and the streams
+        absent={
+            "hidden_size": 2048, "num_hidden_layers": 35, "num_attention_heads": 8, "num_key_value_heads": 2,
+            "vocab_size": 262_400, "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262_144,
+            "num_kv_shared_layers": 15, "intermediate_size": 16_384}),
+    "inkling_text": replace(
+        DEEP, kv_heads=8, head_dim=128, qkv_bias=False, output_bias=False, qk_norm="head", embedding_norm=True,
+        shared=("n_shared_experts", 2), then=inkling),
+    "jetmoe": Family(
+        heads=1, kv_heads="", head_dim=1, n_experts="num_local_experts", expert_ffn="intermediate_size", tied=TIED,
+        then=jetmoe),
+    "muse_spark_text": replace(
+        MUSE, kv_heads=16, head_dim=64, norms=5, window=window(512, others, null=512), sparse=leading(),
+        n_experts=("num_local_experts", 256), expert_ffn=("moe_intermediate_size", 4096), router_bias=True,
+        then=muse_spark),  # three norms, and a scale for each of the two sums
+    "qwen4_exp_text": Family(
+        kv_heads=2, head_dim=256, qk_norm="head", norms=0, final_norm=False, n_experts="num_experts", **OWN_SHARED,
+        shared_gate=True, then=qwen4_exp),
+    "rwkv": replace(
+        PLAIN, heads=1, head_dim=1, qkv_bias=False, output_bias=False, mlp_bias=False, tied=GROUPED.tied, then=rwkv,
+        ffn=lambda c: c.size("intermediate_size", default=4 * c.size("hidden_size"))),
+    "zaya": Family(
+        kv_heads=2, head_dim=128, head_bias=("lm_head_bias", False), n_experts=("num_experts", 16), tied=TIED,
+        expert_ffn=("moe_intermediate_size", 2048), absent={"num_experts_per_tok": 1}, then=zaya),
+}
+MLLAMA = Family(
+    kv_heads=8, qkv_bias=False, output_bias=False, then=mllama,
+    absent={
+        "hidden_size": 4096, "intermediate_size": 14_336, "num_hidden_layers": 40, "num_attention_heads": 32,
+        "vocab_size": 128_256})
+# fmt: on
+READERS: dict[str, Reader] = {**rows(PLAIN_TEXT), **rows(FAMILIES, plain=False)}

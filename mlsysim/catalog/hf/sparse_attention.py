@@ -2,23 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from mlsysim.catalog import blocks
 from mlsysim.catalog.blocks import Block
 from mlsysim.catalog.hf.config import Config
-from mlsysim.catalog.hf.decoder import FULL, LINEAR, NEAR, Family, Plan, Reader, latent, leading, matrix, plan, vector
-from mlsysim.catalog.hf.families import DEEP, DEEPSEEK_V3, EXPERTS, NEXT
+from mlsysim.catalog.hf.decoder import FULL, NEAR, Family, Plan, Reader, latent, leading, matrix, nth, rows, vector
+from mlsysim.catalog.hf.families import DEEP, DEEPSEEK_V3, EXPERTS, NEXT, others
 
 
-def deepseek_v32(c: Config, **more: Any) -> Plan:
-    p = plan(c, DEEPSEEK_V3)
+def deepseek_v32(p: Plan) -> None:
+    c = p.c
     sizes = {"heads": c.size("index_n_heads"), "size": c.size("index_head_dim"), "q_rank": p.attention["q_rank"]}
-    p.attention |= {"picked": c.size("index_topk"), "indexer": blocks.indexer(p.hidden, **sizes), **more}
+    p.attention |= {"picked": c.size("index_topk"), "indexer": blocks.indexer(p.hidden, **sizes)}
     # GLM-5.2: "shared" layers take the keys that the indexer of another has picked
     kinds = c.kinds(p.layers, lambda i: "full", "indexer_types")
     p.mixers = [p.attend() if kind == "full" else p.attend(indexer=()) for kind in kinds]
-    return p
 
 
 def streams(p: Plan, count: int, outputs: int, scales: int) -> None:
@@ -28,86 +26,55 @@ def streams(p: Plan, count: int, outputs: int, scales: int) -> None:
     p.after += (matrix("streams", count * p.hidden, count), vector("streams", count + 1))
 
 
-def hy_v4(c: Config) -> Plan:
-    p, count = deepseek_v32(c, gate="full", sinks=True), c.size("hc_mult", default=4)
+def hy_v4(p: Plan) -> None:
+    deepseek_v32(p)
+    count = p.c.size("hc_mult", default=4)
     streams(p, count, 2 * count, 2)
-    return p
 
 
-def axk2(c: Config) -> Plan:
+def axk2(p: Plan) -> None:
     """Queries and gates made together from two compressed streams, norms with a gate of low rank."""
-    p = deepseek_v32(c)
-    a, rank = p.attention, c.size("gated_norm_rank", default=16)
+    deepseek_v32(p)
+    a, rank = p.attention, p.c.size("gated_norm_rank", default=16)
     query, gate = a["heads"] * (a["head_dim"] + a["rope_dim"]), a["heads"] * a["value_dim"]
     made: Block = (matrix("queries", a["q_rank"], query), matrix("gates", 2 * a["q_rank"], gate))
     gated: Block = (matrix("norm_down", p.hidden, rank), matrix("norm_up", rank, p.hidden))
     p.more = [(*made, *gated * (1 + sparse)) for sparse in p.sparse]
-    return p
 
 
-def longcat_flash(c: Config) -> Plan:
+def longcat_flash(p: Plan) -> None:
     """Two blocks of latent attention, each with a dense MLP, in a layer; experts, some without weights, beside the second."""
-    n, zero = c.size("n_routed_experts"), c.size("zero_expert_num", default=0, least=0)
-    picked = c.size("moe_topk", "num_experts_per_tok")
-    ffn: Any = ("ffn_hidden_size", "intermediate_size")
-    f = replace(
-        DEEPSEEK_V3,
-        layers=("num_hidden_layers",),
-        ffn=ffn,
-        expert_ffn=("expert_ffn_hidden_size", "moe_intermediate_size"),
-        sparse=lambda c, layers: [i % 2 == 1 for i in range(layers)],
-        shared=1,
-        shared_ffn=ffn,
-    )
-    layers = 2 * c.layers("num_layers", "num_hidden_layers")
-    p = plan(c.but(num_hidden_layers=layers, num_experts_per_tok=max(1, round(picked * n / (n + zero)))), f)
-    p.experts["zero"] = zero
-    return p
+    zero, n = p.c.size("zero_expert_num", default=0, least=0), p.experts["n"]
+    p.experts |= {"zero": zero, "top_k": max(1, round(p.experts["top_k"] * n / (n + zero)))}
 
 
-def minimax_m3(c: Config) -> Plan:
+def minimax_sparse(c: Config, layers: int) -> list[bool]:
+    if isinstance(c.raw.get("moe_layer_freq"), list):
+        return [one == 1 for one in c.numbers("moe_layer_freq", layers, 0, 1)]
+    return leading()(c.without("first_k_dense_replace"), layers)
+
+
+def minimax_m3(p: Plan) -> None:
     """An indexer picks blocks of keys; leading dense layers before mixtures with a shared expert."""
-    sparse = c.inner("sparse_attention_config")
-    listed, freq = c.raw.get("moe_layer_freq"), sparse.raw.get("sparse_attention_freq")
-    if isinstance(listed, list):
-        c = c.but(mlp_layer_types=["sparse" if f else "dense" for f in listed])
-    f = replace(
-        DEEP,
-        kv_heads=4,
-        head_dim=128,
-        qkv_bias=False,
-        output_bias=False,
-        qk_norm="head",
-        ffn=("dense_intermediate_size", 12_288),
-        n_experts=EXPERTS,
-        expert_ffn="intermediate_size",
-        shared=("n_shared_experts", 1),
-        shared_ffn=("shared_intermediate_size", 3072),
-        modules=NEXT,
-    )
-    p = plan(c.without("first_k_dense_replace"), f)
+    c, sparse = p.c, p.c.inner("sparse_attention_config")
+    freq = sparse.raw.get("sparse_attention_freq")
     if not c.has("layer_types") and isinstance(freq, list):
         c = c.but(layer_types=["minimax_m3_sparse" if f else FULL for f in freq])
     indexed = [kind == "minimax_m3_sparse" for kind in c.kinds(p.layers, lambda i: FULL)]
     if not any(indexed):
-        return p
+        return
 
     def of(key: str, older: str, default: int) -> int:
         return sparse.size(older, default=c.size(key, default=default))
 
     picked = of("index_topk_blocks", "sparse_topk_blocks", 16) + of("index_local_blocks", "sparse_local_block", 1)
-    heads = of("index_n_heads", "sparse_num_index_heads", 4)
-    size = of("index_head_dim", "sparse_index_dim", 128)
+    heads, size = of("index_n_heads", "sparse_num_index_heads", 4), of("index_head_dim", "sparse_index_dim", 128)
     indexer = blocks.indexer(p.hidden, heads=heads, size=size, weights=False)
     p.attention |= {"picked": picked * of("index_block_size", "sparse_block_size", 128), "indexer": indexer}
     p.mixers = [p.attend() if one else p.attend(picked=0, indexer=()) for one in indexed]
-    return p
 
 
 # What follows is counted, and no more: no operation says how its queries meet keys
-
-
-COUNTED = replace(DEEP, kv_heads="", head_dim=1, qkv_bias=False, output_bias=False)
 
 
 def _latent(
@@ -131,22 +98,9 @@ def _indexer(h: int, read: int, heads: int, size: int, vectors: int = 0) -> Bloc
     )
 
 
-def _no_heads(p: Plan, mixers: list[Block], why: str) -> Plan:
-    p.mixers, p.counts_only, p.attention = mixers, why, {}
-    return p
-
-
-def deepseek_v4(c: Config) -> Plan:
+def deepseek_v4(p: Plan) -> None:
     """Keys that are values, compressed four or 128 to one in most layers; several residual streams."""
-    f = replace(
-        COUNTED,
-        kv_heads=1,  # one for all, whose keys are its values
-        sparse=Family.sparse,
-        shared=lambda c: int(c.size("n_shared_experts", default=1, least=0) > 0),
-        router_bias=False,
-        modules=NEXT,
-    )
-    p = plan(c, f)
+    c = p.c
     h, layers, size, heads = p.hidden, p.layers, c.size("head_dim"), p.attention["heads"]
     names = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
     usual = {ratio: name for name, ratio in names.items()}
@@ -180,13 +134,13 @@ def deepseek_v4(c: Config) -> Plan:
     p.more = [(vector("router", p.experts["n"]),) if one else () for one in routers]
     number = c.size("hc_mult", default=4)
     streams(p, number, (2 + number) * number, 3)
-    why = "keys compressed four or 128 to one beside a window, and an indexer over compressed keys"
-    return _no_heads(p, [(*attention, *made[rate]) for rate in rates], why)
+    p.mixers, p.attention = [(*attention, *made[rate]) for rate in rates], {}
+    p.counts_only = "keys compressed four or 128 to one beside a window, and an indexer over compressed keys"
 
 
-def glm5_next_text(c: Config) -> Plan:
+def glm5_next(p: Plan) -> None:
     """Delta attention in three of four layers, latent attention with an indexer over pooled keys in the others."""
-    p = plan(c, COUNTED)
+    c = p.c
     h, heads = p.hidden, p.attention["heads"]
     nope, value, rank, q_rank = c.sizes(qk_nope_head_dim=256, v_head_dim=256, kv_lora_rank=512, q_lora_rank=1536)
     rope = c.size("qk_rope_head_dim", default=0, least=0)
@@ -202,16 +156,15 @@ def glm5_next_text(c: Config) -> Plan:
         matrix("convolutions", kernel, 3 * inner),
         vector("decays and norm", inner + lin + size),
     )
-    kinds = c.kinds(p.layers, lambda i: FULL if i % 4 == 3 else LINEAR)
+    p.mixers, p.attention = [full if one else delta for one in p.full(nth(4))], {}
     outputs = (2 + number) * number
-    p.more = [(matrix("streams", number * h, outputs), vector("streams", outputs + 3)) * 2] * p.layers
-    why = "latent attention with an indexer over pooled keys, beside layers of delta attention"
-    return _no_heads(p, [delta if kind == LINEAR else full for kind in kinds], why)
+    p.add(*(matrix("streams", number * h, outputs), vector("streams", outputs + 3)) * 2)
+    p.counts_only = "latent attention with an indexer over pooled keys, beside layers of delta attention"
 
 
-def mistral_large4_text(c: Config) -> Plan:
+def mistral_large4(p: Plan) -> None:
     """Latent attention with an indexer in each layer; every fourth layer rotates nothing."""
-    p = plan(c, replace(COUNTED, router_bias=False))
+    c = p.c
     h, layers, heads = p.hidden, p.layers, p.attention["heads"]
     turned = [int(i % 4 != 3) for i in range(layers)]
     if c.has("no_rope_layers"):
@@ -224,13 +177,13 @@ def mistral_large4_text(c: Config) -> Plan:
     sizes = {"kv_rank": rank, "value_dim": value}
     bare = (*_latent(h, heads, head_dim=nope + rope, rope_dim=0, **sizes), *indexer)
     rotated = (*_latent(h, heads, head_dim=nope, rope_dim=rope, **sizes), *indexer)
-    why = "latent attention with an indexer, rotated in some layers and not in others"
-    return _no_heads(p, [rotated if one else bare for one in turned], why)
+    p.mixers, p.attention = [rotated if one else bare for one in turned], {}
+    p.counts_only = "latent attention with an indexer, rotated in some layers and not in others"
 
 
-def dots3_note_text(c: Config) -> Plan:
+def dots3_note(p: Plan) -> None:
     """Latent attention of two sizes: with an indexer, and with a window; a gate for each head of both."""
-    p = plan(c, replace(COUNTED, sparse=leading(1), shared_ffn=_dots_shared))
+    c = p.c
     indexed = "indexed_attention"
     kinds = c.kinds(p.layers, lambda i: indexed if i < 2 or i % 4 == 1 else NEAR)
     given = c.inner("per_layer_config")
@@ -245,23 +198,37 @@ def dots3_note_text(c: Config) -> Plan:
             rank = layer.size("q_lora_rank")
             made += _indexer(p.hidden, rank, layer.size("index_n_heads"), layer.size("index_head_dim"))
         mixers.append(made)
-    return _no_heads(p, mixers, "latent attention of two sizes, with a window and with an indexer")
+    p.mixers, p.attention = mixers, {}
+    p.counts_only = "latent attention of two sizes, with a window and with an indexer"
 
 
-def _dots_shared(c: Config) -> int:
-    return c.size("shared_experts_intermediate_size", default=c.size("moe_intermediate_size"))
-
-
-READERS: dict[str, Reader] = {
-    "axk2": axk2,
-    "deepseek_v32": deepseek_v32,
-    "deepseek_v4": deepseek_v4,
-    "dots3_note_text": dots3_note_text,
-    "glm5_next_text": glm5_next_text,
-    "glm_moe_dsa": deepseek_v32,
-    "hy_v4": hy_v4,
-    "longcat_flash": longcat_flash,
-    "minimax_m3": minimax_m3,
-    "minimax_m3_vl_text": minimax_m3,
-    "mistral_large4_text": mistral_large4_text,
+# fmt: off
+COUNTED = replace(DEEP, kv_heads="", head_dim=1, qkv_bias=False, output_bias=False)
+DEEPSEEK_V32 = replace(DEEPSEEK_V3, then=deepseek_v32)
+LONGCAT_FFN = ("ffn_hidden_size", "intermediate_size")
+MINIMAX_M3 = replace(
+    DEEP, kv_heads=4, head_dim=128, qkv_bias=False, output_bias=False, qk_norm="head", n_experts=EXPERTS,
+    ffn=("dense_intermediate_size", 12_288), expert_ffn="intermediate_size", shared=("n_shared_experts", 1),
+    shared_ffn=("shared_intermediate_size", 3072), sparse=minimax_sparse, modules=NEXT, then=minimax_m3)
+FAMILIES: dict[str, Family] = {
+    "axk2": replace(DEEPSEEK_V3, then=axk2),
+    "deepseek_v32": DEEPSEEK_V32,
+    "deepseek_v4": replace(
+        COUNTED, kv_heads=1, sparse=Family.sparse, router_bias=False, modules=NEXT, then=deepseek_v4,  # one for all
+        shared=lambda c: int(c.size("n_shared_experts", default=1, least=0) > 0)),
+    "dots3_note_text": replace(
+        COUNTED, sparse=leading(1), then=dots3_note,
+        shared_ffn=lambda c: c.size("shared_experts_intermediate_size", default=c.size("moe_intermediate_size"))),
+    "glm5_next_text": replace(COUNTED, then=glm5_next),
+    "glm_moe_dsa": DEEPSEEK_V32,
+    "hy_v4": replace(DEEPSEEK_V3, gate="full", sinks=True, then=hy_v4),
+    "longcat_flash": replace(
+        DEEPSEEK_V3, layers=lambda c: 2 * c.layers("num_layers", "num_hidden_layers"), ffn=LONGCAT_FFN, shared=1,
+        expert_ffn=("expert_ffn_hidden_size", "moe_intermediate_size"), shared_ffn=LONGCAT_FFN, then=longcat_flash,
+        sparse=lambda c, layers: [others(i) for i in range(layers)], top_k=("moe_topk", "num_experts_per_tok")),
+    "minimax_m3": MINIMAX_M3,
+    "minimax_m3_vl_text": MINIMAX_M3,
+    "mistral_large4_text": replace(COUNTED, router_bias=False, then=mistral_large4),
 }
+# fmt: on
+READERS: dict[str, Reader] = rows(FAMILIES, plain=False)

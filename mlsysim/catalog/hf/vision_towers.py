@@ -10,13 +10,8 @@ from mlsysim.catalog.hf.decoder import Plan, Reader, plan
 from mlsysim.catalog.hf.sound_towers import affine
 from mlsysim.errors import unknown_name
 
-TEXT: Mapping[str, Reader] = {
-    **families.READERS,
-    **recurrent.READERS,
-    **sparse_attention.READERS,
-    **own_parts.READERS,
-}
-Tower = Callable[[Config, Plan], int]
+TEXT: Mapping[str, Reader] = {**families.READERS, **recurrent.READERS, **sparse_attention.READERS, **own_parts.READERS}
+Tower = Callable[[Config, Config, Plan], int]  # of the file, of its part for images, of the text
 
 # Where the text model stands
 
@@ -72,7 +67,7 @@ def towered(text: Reader, tower: Tower, needed: str = "") -> Reader:
 
     def reader(c: Config) -> Plan:
         p = text(c)
-        p.tower = tower(c, p) if not needed or c.has(needed) else 0
+        p.tower = tower(c, c.inner("vision_config"), p) if not needed or c.has(needed) else 0
         return p
 
     return reader
@@ -152,9 +147,8 @@ _TOWERS: Mapping[str, Callable[[Config], tuple[int, int]]] = {
 }
 
 
-def any_tower(c: Config, usual: str, **absent: Any) -> tuple[int, int]:
+def any_tower(v: Config, usual: str) -> tuple[int, int]:
     """Parameters and width of a tower of whatever type its part says."""
-    v = c.inner("vision_config").given(**absent)
     kind = v.text("model_type", usual)
     if kind not in _TOWERS:
         v.fail("model_type", f"is not known here: {unknown_name('model_type', kind, _TOWERS)}")
@@ -165,8 +159,8 @@ def any_tower(c: Config, usual: str, **absent: Any) -> tuple[int, int]:
 
 
 def _llava(newline: bool, usual: str) -> Tower:
-    def tower(c: Config, p: Plan) -> int:
-        (size, h), layers = any_tower(c, usual), c.raw.get("vision_feature_layer", -2)
+    def tower(c: Config, v: Config, p: Plan) -> int:
+        (size, h), layers = any_tower(v, usual), c.raw.get("vision_feature_layer", -2)
         taken = h * (len(layers) if isinstance(layers, list) else 1)
         bias = c.flag("multimodal_projector_bias", True)
         return size + affine(taken, p.hidden, bias) + affine(p.hidden, p.hidden, bias) + newline * p.hidden
@@ -174,19 +168,19 @@ def _llava(newline: bool, usual: str) -> Tower:
     return tower
 
 
-def _paligemma(c: Config, p: Plan) -> int:
-    size, h = any_tower(c, "siglip_vision_model", vision_use_head=False)  # its class builds the tower without that head
-    return size + affine(h, c.size("projection_dim", default=2048))
+def behind(usual: str, projected: Callable[[Config, int, int], int], **absent: Any) -> Tower:
+    """A tower of any type, and what is projected from its width to that of the text."""
+
+    def tower(c: Config, v: Config, p: Plan) -> int:
+        size, h = any_tower(v.given(**absent), usual)
+        return size + projected(c, h, p.hidden)
+
+    return tower
 
 
-def _idefics3(c: Config, p: Plan) -> int:
-    size, h = any_tower(c, "idefics3_vision")
-    return size + c.size("scale_factor", default=2) ** 2 * h * p.hidden
-
-
-def _idefics2(c: Config, p: Plan) -> int:
+def _idefics2(c: Config, v: Config, p: Plan) -> int:
     """A tower as in Idefics 3, a gated projection, and layers in which few latent vectors ask the image."""
-    v = c.inner("vision_config").given(hidden_size=768, intermediate_size=3072, image_size=224)
+    v = v.given(hidden_size=768, intermediate_size=3072, image_size=224)
     (size, h), wide, ffn = _idefics3_tower(v), p.hidden, p.mlp["width"]
     asks = c.inner("perceiver_config")
     heads, kv, each = asks.sizes(resampler_n_heads=16, num_key_value_heads=4, resampler_head_dim=96)
@@ -203,44 +197,37 @@ def _shuffled(c: Config, key: str) -> int:
     return round(1 / value**2)
 
 
-def _internvl(c: Config, p: Plan) -> int:
-    size, h = any_tower(c, "internvl_vision")
+def _internvl(c: Config, h: int, text: int) -> int:
+    """A projection of four patches at once."""
     taken = h * _shuffled(c, "downsample_ratio")
-    return size + 2 * taken + affine(taken, p.hidden) + affine(p.hidden, p.hidden)
+    return 2 * taken + affine(taken, text) + affine(text, text)
 
 
-def _internvl_chat(c: Config, p: Plan) -> int:
+def _internvl_chat(c: Config, v: Config, p: Plan) -> int:
     """InternVL as its own code has it: InternViT, and a projection of four patches at once."""
-    v = c.inner("vision_config")
     h, f, layers, patch = v.sizes(hidden_size=3200, intermediate_size=12_800, num_hidden_layers=48, patch_size=14)
     places = (v.size("image_size", default=224) // patch) ** 2 + 1
     norm = h if v.text("norm_type", "rms_norm") == "rms_norm" else 2 * h
     layer = 3 * h * h + 3 * h * v.flag("qkv_bias", False) + affine(h, h) + 2 * h * v.flag("qk_normalization", True)
     layer += affine(h, f) + affine(f, h) + 2 * norm + 2 * h
-    taken = h * _shuffled(c, "downsample_ratio")
-    seen = h + places * h + 3 * patch**2 * h + h + layers * layer
-    return seen + 2 * taken + affine(taken, p.hidden) + affine(p.hidden, p.hidden)
+    return h + places * h + 3 * patch**2 * h + h + layers * layer + _internvl(c, h, p.hidden)
 
 
-def _lfm2_vl(c: Config, p: Plan) -> int:
-    size, h = any_tower(c, "siglip2_vision_model")
+def _lfm2_vl(c: Config, h: int, text: int) -> int:
     factor, wide = c.sizes(downsample_factor=2, projector_hidden_size=2560)
     taken, bias, norm = h * factor**2, c.flag("projector_bias", True), c.flag("projector_use_layernorm", True)
-    return size + 2 * norm * taken + affine(taken, wide, bias) + affine(wide, p.hidden, bias)
+    return 2 * norm * taken + affine(taken, wide, bias) + affine(wide, text, bias)
 
 
-def _cohere2_vision(c: Config, p: Plan) -> int:
-    size, h = any_tower(c, "siglip_vision_model")
+def _cohere2(c: Config, h: int, text: int) -> int:
     factor, wide = c.sizes(downsample_factor=2, alignment_intermediate_size=36_864)
-    return size + affine(h * factor**2, wide) + affine(wide // 2, p.hidden)
+    return affine(h * factor**2, wide) + affine(wide // 2, text)
 
 
-def _aya_vision(c: Config, p: Plan) -> int:
-    usual = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 26, "patch_size": 14}
-    size, h = any_tower(c, "siglip_vision_model", **usual, image_size=384, vision_use_head=False)
-    factor, wide = c.sizes(downsample_factor=2, alignment_intermediate_size=p.hidden)
+def _aya(c: Config, h: int, text: int) -> int:
+    factor, wide = c.sizes(downsample_factor=2, alignment_intermediate_size=text)
     taken = h * factor**2
-    return size + 2 * taken + affine(taken, wide) + affine(wide // 2, p.hidden)
+    return 2 * taken + affine(taken, wide) + affine(wide // 2, text)
 
 
 def _aya_text(c: Config) -> Plan:
@@ -250,40 +237,32 @@ def _aya_text(c: Config) -> Plan:
     return p
 
 
-def _aria(c: Config, p: Plan) -> int:
-    """A tower as in Idefics 3, and queries that ask it through a layer of attention."""
-    (size, h), wide = any_tower(c, "idefics3_vision"), p.hidden
+def _aria(c: Config, h: int, text: int) -> int:
+    """Queries that ask the tower through a layer of attention."""
     asked = c.size("max_value_projector_patch_to_query_dict", default=256) * h
     attention = 3 * h * h + 4 * (h * h + h) + affine(h, h) + 2 * 2 * h
-    return size + asked + attention + 2 * h + h * wide + wide * wide
-
-
-def _deepseek_vl(c: Config, p: Plan) -> int:
-    size, h = any_tower(c, "siglip_vision_model")
-    return size + affine(h, p.hidden) + affine(p.hidden, p.hidden)
+    return asked + attention + 2 * h + h * text + text * text
 
 
 # Towers of one family each
 
 
-def _gemma3(c: Config, p: Plan) -> int:
-    v = c.inner("vision_config")
+def _gemma3(c: Config, v: Config, p: Plan) -> int:
     h, f, layers, patch, image = _sizes(v, 1152, 4304, 27, 14, 896)
     head = pooling_head(h, f) if v.flag("vision_use_head", False) else 0
     return plain_tower(h, f, layers, 3 * patch**2, (image // patch) ** 2) + 2 * h + head + h + h * p.hidden
 
 
-def _gemma4(c: Config, p: Plan) -> int:
-    v = c.inner("vision_config")
+def _gemma4(c: Config, v: Config, p: Plan) -> int:
     h, f, layers, patch = v.sizes(hidden_size=1152, intermediate_size=4304, num_hidden_layers=27, patch_size=16)
     heads, places = v.sizes(num_attention_heads=16, position_embedding_size=10_240)
     layer = 4 * h * h + 3 * h * f + 4 * h + 2 * (h // heads)
     return 3 * patch**2 * h + 2 * places * h + layers * layer + h * p.hidden
 
 
-def _gemma4_unified(c: Config, p: Plan) -> int:
+def _gemma4_unified(c: Config, v: Config, p: Plan) -> int:
     """No tower: patches and sound enter through one matrix."""
-    v, size = c.inner("vision_config"), 0
+    size = 0
     if c.has("vision_config"):
         wide, patch, pooled, places = v.sizes(mm_embed_dim=3840, patch_size=16, pooling_kernel_size=3, mm_posemb_size=1120)  # fmt: skip
         patch = 3 * (patch * pooled) ** 2
@@ -297,8 +276,8 @@ def _gemma4_unified(c: Config, p: Plan) -> int:
 _VISION_3N = 294_126_912  # MobileNetV5-300M: what the hub stores of Gemma 3n E4B less everything else that is counted
 
 
-def _gemma3n(c: Config, p: Plan) -> int:
-    v, a = c.inner("vision_config"), c.inner("audio_config")
+def _gemma3n(c: Config, v: Config, p: Plan) -> int:
+    a = c.inner("audio_config")
     v.must_be("architecture", "mobilenetv5_300m_enc", "another tower")
     (size, wide), (words,) = sound_towers.conformer(c), a.sizes(vocab_size=128)
     seen, rows = v.sizes(hidden_size=2048, vocab_size=128)
@@ -309,38 +288,35 @@ def _gemma3n(c: Config, p: Plan) -> int:
     return size + joined(wide, words) + _VISION_3N + joined(seen, rows)
 
 
-def _mistral3(c: Config, p: Plan) -> int:
-    h, f, layers, patch, _ = _sizes(c.inner("vision_config"), 1024, 4096, 24, 14, 1)
+def _mistral3(c: Config, v: Config, p: Plan) -> int:
+    h, f, layers, patch, _ = _sizes(v, 1024, 4096, 24, 14, 1)
     merge = c.size("spatial_merge_size", default=2) ** 2
     return rms_tower(h, f, layers, 3 * patch**2) + h + merge * h * h + h * p.hidden + p.hidden**2
 
 
-def _mistral_large4(c: Config, p: Plan) -> int:
-    h, f, layers, patch, _ = _sizes(c.inner("vision_config"), 2048, 6144, 30, 14, 1)
+def _mistral_large4(c: Config, v: Config, p: Plan) -> int:
+    h, f, layers, patch, _ = _sizes(v, 2048, 6144, 30, 14, 1)
     merge, bias = c.size("spatial_merge_size", default=2) ** 2, c.flag("multimodal_projector_bias", False)
     seen = rms_tower(h, f, layers, 3 * patch**2) + h + merge * h * h
     return seen + affine(h, p.hidden, bias) + affine(p.hidden, p.hidden, bias)
 
 
-def _qwen2_vl(c: Config, p: Plan) -> int:
-    v = c.inner("vision_config")
+def _qwen2_vl(c: Config, v: Config, p: Plan) -> int:
     h, times, layers, patch, side = v.sizes(embed_dim=1280, mlp_ratio=4, depth=32, patch_size=14, spatial_merge_size=2)
     wide, out = h * side**2, v.size("hidden_size", default=p.hidden)  # not the width of the tower
     seen = plain_tower(h, h * times, layers, 3 * 2 * patch**2, 0) - h  # no bias of patches
     return seen + 2 * h + affine(wide, wide) + affine(wide, out)
 
 
-def _qwen2_5_vl(c: Config, p: Plan) -> int:
-    v = c.inner("vision_config")
+def _qwen2_5_vl(c: Config, v: Config, p: Plan) -> int:
     h, f, layers, patch = v.sizes(hidden_size=1280, intermediate_size=3420, depth=32, patch_size=14)
     wide, out = h * v.size("spatial_merge_size", default=2) ** 2, v.size("out_hidden_size", default=p.hidden)
     layer = 4 * (h * h + h) + 3 * h * f + 2 * f + h + 2 * h
     return 3 * 2 * patch**2 * h + layers * layer + h + affine(wide, wide) + affine(wide, out)
 
 
-def _exaone4_5(c: Config, p: Plan) -> int:
+def _exaone4_5(c: Config, v: Config, p: Plan) -> int:
     """The tower of Qwen 2.5 VL with fewer heads of keys and values."""
-    v = c.inner("vision_config")
     h, f, layers, patch = v.sizes(hidden_size=3584, intermediate_size=3420, depth=32, patch_size=14)
     side, heads, kv, frames = v.sizes(spatial_merge_size=2, num_heads=16, num_key_value_heads=8, temporal_patch_size=2)
     wide, out = h * side**2, v.size("out_hidden_size", default=3584)
@@ -348,9 +324,8 @@ def _exaone4_5(c: Config, p: Plan) -> int:
     return 3 * frames * patch**2 * h + layers * layer + h + affine(wide, wide) + affine(wide, out)
 
 
-def _qwen3_vl(c: Config, p: Plan) -> int:
+def _qwen3_vl(c: Config, v: Config, p: Plan) -> int:
     """Beside dense layers, experts or recurrences, the same tower, whose features may enter at several depths."""
-    v = c.inner("vision_config")
     h, f, layers, patch = v.sizes(hidden_size=1152, intermediate_size=4304, depth=27, patch_size=16)
     side, places = v.sizes(spatial_merge_size=2, num_position_embeddings=2304)
     taken = v.raw.get("deepstack_visual_indexes") or []
@@ -363,8 +338,7 @@ def _qwen3_vl(c: Config, p: Plan) -> int:
 
 
 def _moon_vit(prefix: str) -> Tower:
-    def tower(c: Config, p: Plan) -> int:
-        v = c.inner("vision_config")
+    def tower(c: Config, v: Config, p: Plan) -> int:
         usual = {f"{prefix}hidden_size": 1152, f"{prefix}intermediate_size": 4304, f"{prefix}num_hidden_layers": 27}
         h, f, layers = v.sizes(**usual)
         patch, high, broad = v.sizes(patch_size=14, init_pos_emb_height=64, init_pos_emb_width=64)
@@ -374,9 +348,8 @@ def _moon_vit(prefix: str) -> Tower:
     return tower
 
 
-def _kimi_k3(c: Config, p: Plan) -> int:
+def _kimi_k3(c: Config, v: Config, p: Plan) -> int:
     """A MoonViT without biases, whose heads are wider than its stream."""
-    v = c.inner("vision_config")
     h, f, layers = v.sizes(vt_hidden_size=1024, vt_intermediate_size=4096, vt_num_hidden_layers=27)
     patch, wide, high, broad = v.sizes(patch_size=14, qkv_hidden_size=1536, init_pos_emb_height=64, init_pos_emb_width=64)  # fmt: skip
     merged = 4 * v.size("mm_hidden_size", default=h)
@@ -384,9 +357,8 @@ def _kimi_k3(c: Config, p: Plan) -> int:
     return seen + merged * merged + affine(merged, p.hidden)
 
 
-def _llama4(c: Config, p: Plan) -> int:
+def _llama4(c: Config, v: Config, p: Plan) -> int:
     """Patches are unfolded and multiplied; a shuffle of pixels and two matrices stand behind the layers."""
-    v = c.inner("vision_config")
     h, f, layers, patch, image = _sizes(v, 768, 5632, 34, 14, 448)
     wide, out, given = v.sizes(projector_input_dim=4096, projector_output_dim=4096, vision_output_dim=7680)
     _shuffled(v, "pixel_shuffle_ratio")
@@ -394,8 +366,7 @@ def _llama4(c: Config, p: Plan) -> int:
     return encoder + f * wide + wide * out + given * p.hidden
 
 
-def _glm4v(c: Config, p: Plan) -> int:
-    v = c.inner("vision_config")
+def _glm4v(c: Config, v: Config, p: Plan) -> int:
     h, f, layers, patch, out = v.sizes(hidden_size=1536, intermediate_size=13696, depth=24, patch_size=14, out_hidden_size=4096)  # fmt: skip
     side, frames, image = v.sizes(spatial_merge_size=2, temporal_patch_size=2, image_size=336)
     patches = 3 * frames * patch**2 * h + h + h + (image // patch) ** 2 * h + h
@@ -411,8 +382,8 @@ def _glm46v(c: Config) -> Plan:
 def _glm_tower(*widths: tuple[str, int]) -> Tower:
     """GLM's newer tower: norms of queries and keys, and an MLP of its own behind the layers."""
 
-    def tower(c: Config, p: Plan) -> int:
-        v, wide = c.inner("vision_config"), 1
+    def tower(c: Config, v: Config, p: Plan) -> int:
+        wide = 1
         for key, default in widths:
             wide *= v.size(key, default=default)
         h, f, layers, patch, out = v.sizes(hidden_size=1024, intermediate_size=4096, depth=24, patch_size=14, out_hidden_size=1536)  # fmt: skip
@@ -429,9 +400,8 @@ def _glm_ocr_text(c: Config) -> Plan:
     return plan(c, replace(families.GLM_4, head_dim=None, qkv_bias=("attention_bias", False)))
 
 
-def _ovis2(c: Config, p: Plan) -> int:
+def _ovis2(c: Config, v: Config, p: Plan) -> int:
     """An image becomes words of a vocabulary of its own, which has a table beside the tower."""
-    v = c.inner("vision_config")
     h, f, layers, patch, image = _sizes(v, 1024, 2816, 24, 14, 224)
     words, marks, stride = v.sizes(vocab_size=16_384, num_visual_indicator_tokens=5, hidden_stride=1)
     layer = 4 * h * h + 4 * h * v.flag("qkv_bias", False) + 3 * h * f
@@ -441,8 +411,8 @@ def _ovis2(c: Config, p: Plan) -> int:
     return seen + h * stride**2 * out + 2 * out + words * c.size("hidden_size", default=1536)
 
 
-def _minimax_m3_vl(c: Config, p: Plan) -> int:
-    v, text = c.inner("vision_config"), p.hidden
+def _minimax_m3_vl(c: Config, v: Config, p: Plan) -> int:
+    text = p.hidden
     h, f, layers, patch = v.sizes(hidden_size=1280, intermediate_size=5120, num_hidden_layers=32, patch_size=14)
     frames = v.size("temporal_patch_size", default=2)
     seen = plain_tower(h, f, layers, 3 * frames * patch**2, 0) + h  # no bias of patches, a norm before the layers
@@ -450,8 +420,7 @@ def _minimax_m3_vl(c: Config, p: Plan) -> int:
     return seen + affine(h, wide) + affine(wide, text) + affine(merged, wide) + affine(wide, text)
 
 
-def _step3p7(c: Config, p: Plan) -> int:
-    v = c.inner("vision_config")
+def _step3p7(c: Config, v: Config, p: Plan) -> int:
     h, layers = v.size("hidden_size", "width", default=1536), v.size("num_hidden_layers", "layers", default=47)
     patch, image = v.sizes(patch_size=14, image_size=728)
     f = int(h * v.factor("mlp_ratio", 8960 / 1536))
@@ -464,8 +433,7 @@ def _step3p7(c: Config, p: Plan) -> int:
 def _muse(heard: bool) -> Tower:
     """The same tower for both, and for the larger one convolutions over sound."""
 
-    def tower(c: Config, p: Plan) -> int:
-        v = c.inner("vision_config")
+    def tower(c: Config, v: Config, p: Plan) -> int:
         h, f, layers, patch = v.sizes(hidden_size=1536, intermediate_size=8960, num_hidden_layers=50, patch_size=14)
         frames, high, broad = v.sizes(patch_temporal=2, pos_emb_height=32, pos_emb_width=32)
         seen = plain_tower(h, f, layers, 3 * frames * patch**2, high * broad) - h + 4 * h  # no bias of patches
@@ -476,9 +444,8 @@ def _muse(heard: bool) -> Tower:
     return tower
 
 
-def _lfm3_vl(c: Config, p: Plan) -> int:
+def _lfm3_vl(c: Config, v: Config, p: Plan) -> int:
     """A tower of convolutions over the image and of attention in turn."""
-    v = c.inner("vision_config")
     h, f, layers, patch, frames = v.sizes(hidden_size=1024, intermediate_size=2560, num_hidden_layers=14, patch_size=16, temporal_patch_size=2)  # fmt: skip
     heads, kv, kernel, side = v.sizes(num_attention_heads=16, num_key_value_heads=8, conv_kernel_size=3, spatial_merge_size=2)  # fmt: skip
     kinds = v.raw.get("layer_types")
@@ -491,17 +458,15 @@ def _lfm3_vl(c: Config, p: Plan) -> int:
     return seen + 2 * h + affine(h * side**2, wide, bias) + affine(wide, p.hidden, bias)
 
 
-def _dots_ocr(c: Config, p: Plan) -> int:
+def _dots_ocr(c: Config, v: Config, p: Plan) -> int:
     """A tower without biases, whose patches have a norm."""
-    v = c.inner("vision_config")
     h, f, layers, patch = v.sizes(embed_dim=1536, intermediate_size=4224, num_hidden_layers=42, patch_size=14)
     wide, bias = h * v.size("spatial_merge_size", default=2) ** 2, v.flag("use_bias", False)
     seen = rms_tower(h, f, layers, 3 * patch**2) + h + layers * bias * (4 * h + 2 * f + h)
     return seen + v.flag("post_norm", True) * h + 2 * h + affine(wide, wide) + affine(wide, p.hidden)
 
 
-def _mllama(c: Config, p: Plan) -> int:
-    v = c.inner("vision_config")
+def _mllama(c: Config, v: Config, p: Plan) -> int:
     h, f, layers, patch, image = _sizes(v, 1280, 5120, 32, 14, 448)
     upper, tiles, out = v.sizes(num_global_layers=8, max_num_tiles=4, vision_output_dim=7680)
     if tiles > 100:
@@ -512,13 +477,6 @@ def _mllama(c: Config, p: Plan) -> int:
     tables = places * h + 1 + ratios * tiles * places * h + 2 * (ratios * tiles * h + 1)
     seen = h + 3 * patch**2 * h + tables + 4 * h + (layers + upper) * layer + 2 * upper
     return seen + affine(out, p.hidden)
-
-
-_MLLAMA = dict(zip(_SIZES, (4096, 14_336, 40, 32, 128_256), strict=False))
-
-
-def _mllama_text(c: Config) -> Plan:
-    return own_parts.mllama_text(c.part("text_config").given(**_MLLAMA))
 
 
 def ernie4_5_vl(c: Config) -> Plan:
@@ -537,12 +495,12 @@ def ernie4_5_vl(c: Config) -> Plan:
 # Sound, or images and sound
 
 
-def _qwen2_audio(c: Config, p: Plan) -> int:
+def _qwen2_audio(c: Config, v: Config, p: Plan) -> int:
     size, h, _ = sound_towers.whisper(c)
     return size + affine(h, p.hidden)
 
 
-def _voxtral(c: Config, p: Plan) -> int:
+def _voxtral(c: Config, v: Config, p: Plan) -> int:
     size, _, f = sound_towers.whisper(c)
     return size + f * p.hidden + p.hidden * p.hidden
 
@@ -550,7 +508,7 @@ def _voxtral(c: Config, p: Plan) -> int:
 _EMU3_TOKENS = 270740287  # the tokenizer of images as its code builds it by default
 
 
-def _emu3(c: Config, p: Plan) -> int:
+def _emu3(c: Config, v: Config, p: Plan) -> int:
     """Images are tokens of the same vocabulary; what makes them is a network of convolutions, counted as its code builds it."""
     usual = {"codebook_size": 32_768, "embed_dim": 4, "latent_channels": 4, "base_channels": 256, "num_res_blocks": 2}
     for key, value in {**usual, "temporal_downsample_factor": 4}.items():
@@ -558,26 +516,16 @@ def _emu3(c: Config, p: Plan) -> int:
     return _EMU3_TOKENS
 
 
-def _fuyu(c: Config, p: Plan) -> int:
-    """Patches of an image enter through one matrix; there is no tower."""
-    patch, channels = c.sizes(patch_size=30, num_channels=3)
-    return affine(patch**2 * channels, p.hidden)
-
-
-def _phi4_text(c: Config) -> Plan:
-    return plan(c, families.PHI_3)
-
-
-def _phi4(c: Config, p: Plan) -> int:
+def _phi4(c: Config, v: Config, p: Plan) -> int:
     """A tower for images, an encoder of sound, and two ways from sound to the text."""
-    v, (size, heard), wide = c.inner("vision_config"), sound_towers.phi4(c), p.hidden
+    (size, heard), wide = sound_towers.phi4(c), p.hidden
     h, f, layers, patch = v.sizes(hidden_size=1152, intermediate_size=4304, num_hidden_layers=27, patch_size=14)
     places = (v.size("crop_size", default=448) // patch) ** 2
     seen = plain_tower(h, f, layers, 3 * patch**2, places) + 2 * h + pooling_head(h, f)
     return seen + size + 2 * h + affine(h, wide) + 2 * affine(heard, wide) + 3 * affine(wide, wide)
 
 
-def _phi4mm(c: Config, p: Plan) -> int:
+def _phi4mm(c: Config, v: Config, p: Plan) -> int:
     """The same as published first: adapters of low rank for images and for sound stand beside the weights."""
     bias = c.inner("audio_processor").inner("config").inner("relative_attention_bias_args")
     sound = {"bias_max_distance": bias.size("t5_bias_max_distance", default=500)}
@@ -585,7 +533,7 @@ def _phi4mm(c: Config, p: Plan) -> int:
     queries, heads = a["heads"] * a["head_dim"], (a["heads"] + 2 * a["kv_heads"]) * a["head_dim"]
     sides = (h + heads) + (queries + h) + (h + 2 * f) + (f + h)
     ranks = sum(c.inner(key).size("r", default=usual) for key, usual in (("vision_lora", 256), ("speech_lora", 320)))
-    return _phi4(c.but(vision_config=None, audio_config=sound), p) + p.layers * ranks * sides
+    return _phi4(c.but(audio_config=sound), Config({}, v.file), p) + p.layers * ranks * sides
 
 
 def _omni(text: str, tower: Tower, heard: Callable[[Config], int], **seen: Any) -> Reader:
@@ -598,8 +546,7 @@ def _omni(text: str, tower: Tower, heard: Callable[[Config], int], **seen: Any) 
             words = words.given(head_dim=words.size("hidden_size") // words.size("num_attention_heads"))
         p = TEXT[text](words)
         p.head["tied"] = c.flag("tie_word_embeddings", False)
-        vision = c.inner("vision_config").given(out_hidden_size=3584, **seen)
-        p.tower = tower(c.but(vision_config=vision.raw), p) + heard(c)
+        p.tower = tower(c, c.inner("vision_config").given(out_hidden_size=3584, **seen), p) + heard(c)
         return p
 
     return reader
@@ -611,24 +558,33 @@ def _omni_whisper(c: Config) -> int:
     return size - places * h + 2 * out + affine(h, out)
 
 
-def _qwen4_exp(c: Config, p: Plan) -> int:
-    return _qwen3_vl(c.but(vision_config=c.inner("vision_config").given(out_hidden_size=3584).raw), p)
-
-
 _SEEN = "vision_config"
 _QWEN_2_5_OMNI = _omni("qwen2", _qwen2_5_vl, _omni_whisper, hidden_size=3584)
 _QWEN_3_OMNI = _omni("qwen3_moe", _qwen3_vl, sound_towers.omni, deepstack_visual_indexes=[8, 16, 24])
+_SIGLIP, _CLIP = "siglip_vision_model", "clip_vision_model"
+_AYA = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 26, "patch_size": 14, "image_size": 384}
+_IDEFICS_3 = towered(
+    any_text("llama"), behind("idefics3_vision", lambda c, h, text: c.size("scale_factor", default=2) ** 2 * h * text)
+)
+_PALIGEMMA = behind(  # whose class builds the tower without that head
+    _SIGLIP, lambda c, h, text: affine(h, c.size("projection_dim", default=2048)), vision_use_head=False
+)
 READERS: dict[str, Reader] = {
-    "aria": towered(any_text("aria_text"), _aria),
-    "aya_vision": towered(_aya_text, _aya_vision),
-    "cohere2_vision": towered(any_text("cohere2"), _cohere2_vision),
-    "deepseek_vl": towered(any_text("llama", outer=True), _deepseek_vl),
+    "aria": towered(any_text("aria_text"), behind("idefics3_vision", _aria)),
+    "aya_vision": towered(_aya_text, behind(_SIGLIP, _aya, **_AYA, vision_use_head=False)),
+    "cohere2_vision": towered(any_text("cohere2"), behind(_SIGLIP, _cohere2)),
+    "deepseek_vl": towered(
+        any_text("llama", outer=True), behind(_SIGLIP, lambda c, h, text: affine(h, text) + affine(text, text))
+    ),
     "dots_ocr": towered(TEXT["qwen2"], _dots_ocr),
     "emu3": towered(lambda c: TEXT["llama"](c.part("text_config").given(num_key_value_heads=8)), _emu3),
     "ernie4_5_moe_vl": ernie4_5_vl,
     "ernie4_5_vl_moe": ernie4_5_vl,
     "exaone4_5": towered(any_text("exaone4", hidden_size=4096, intermediate_size=16_384), _exaone4_5, _SEEN),
-    "fuyu": towered(nested("persimmon"), _fuyu),
+    "fuyu": towered(
+        nested("persimmon"),
+        lambda c, v, p: affine(c.size("patch_size", default=30) ** 2 * c.size("num_channels", default=3), p.hidden),
+    ),
     "gemma3": towered(nested("gemma3_text"), _gemma3),
     "gemma3n": towered(nested("gemma3n_text"), _gemma3n),
     "gemma4": towered(nested("gemma4_text"), _gemma4, _SEEN),
@@ -639,41 +595,43 @@ READERS: dict[str, Reader] = {
     "glm5_next": towered(nested("glm5_next_text"), _glm_tower(("projection_intermediate_size", 10_240)), _SEEN),
     "glm_ocr": towered(nested(_glm_ocr_text), _glm_tower(("out_hidden_size", 1536), ("in_channels", 3)), _SEEN),
     "idefics2": towered(any_text("mistral"), _idefics2),
-    "idefics3": towered(any_text("llama"), _idefics3),
-    "internvl": towered(any_text("qwen2"), _internvl),
+    "idefics3": _IDEFICS_3,
+    "internvl": towered(any_text("qwen2"), behind("internvl_vision", _internvl)),
     "internvl_chat": towered(any_text("qwen2"), _internvl_chat),
     "kimi_k25": towered(nested("deepseek_v3"), _moon_vit("vt_")),
-    "kimi_k3": towered(nested(recurrent.kimi_k3_text), _kimi_k3, _SEEN),
+    "kimi_k3": towered(nested(lambda c: plan(c, recurrent.KIMI_K3)), _kimi_k3, _SEEN),
     "kimi_vl": towered(nested("deepseek_v3"), _moon_vit("")),
-    "lfm2_vl": towered(any_text("lfm2"), _lfm2_vl),
+    "lfm2_vl": towered(any_text("lfm2"), behind("siglip2_vision_model", _lfm2_vl)),
     "lfm3_vl": towered(any_text("lfm3"), _lfm3_vl),
     "llama4": towered(families.llama4, _llama4, _SEEN),
-    "llava": towered(any_text("llama"), _llava(False, "clip_vision_model")),
-    "llava_next": towered(any_text("llama"), _llava(True, "clip_vision_model")),
-    "llava_onevision": towered(any_text("qwen2"), _llava(True, "siglip_vision_model")),
+    "llava": towered(any_text("llama"), _llava(False, _CLIP)),
+    "llava_next": towered(any_text("llama"), _llava(True, _CLIP)),
+    "llava_onevision": towered(any_text("qwen2"), _llava(True, _SIGLIP)),
     "minimax_m3_vl": towered(any_text("minimax_m3_vl_text"), _minimax_m3_vl, _SEEN),
     "mistral3": towered(nested(lambda c: plan(c, replace(families.MISTRAL, window=None))), _mistral3),
     "mistral_large4": towered(nested("mistral_large4_text"), _mistral_large4, _SEEN),
-    "mllama": towered(_mllama_text, _mllama, _SEEN),
+    "mllama": towered(lambda c: plan(c.part("text_config"), own_parts.MLLAMA), _mllama, _SEEN),
     "muse_glimmer": towered(nested("muse_glimmer_text"), _muse(False), _SEEN),
     "muse_spark": towered(nested("muse_spark_text"), _muse(True), _SEEN),
     "ovis2": towered(any_text("qwen2", outer=True), _ovis2),
-    "paligemma": towered(any_text("gemma"), _paligemma),
-    "phi4_multimodal": towered(_phi4_text, _phi4),
-    "phi4mm": towered(_phi4_text, _phi4mm),
+    "paligemma": towered(any_text("gemma"), _PALIGEMMA),
+    "phi4_multimodal": towered(lambda c: plan(c, families.PHI_3), _phi4),
+    "phi4mm": towered(lambda c: plan(c, families.PHI_3), _phi4mm),
     "qwen2_5_omni": _QWEN_2_5_OMNI,
     "qwen2_5_omni_thinker": _QWEN_2_5_OMNI,
     "qwen2_5_vl": towered(nested("qwen2"), _qwen2_5_vl),
     "qwen2_audio": towered(any_text("qwen2"), _qwen2_audio),
     "qwen2_vl": towered(nested("qwen2"), _qwen2_vl, _SEEN),
-    "qwen3_5": towered(nested(recurrent.qwen3_5), _qwen3_vl, _SEEN),
-    "qwen3_5_moe": towered(nested(recurrent.qwen3_5_moe), _qwen3_vl, _SEEN),
+    "qwen3_5": towered(nested("qwen3_5_text"), _qwen3_vl, _SEEN),
+    "qwen3_5_moe": towered(nested("qwen3_5_moe_text"), _qwen3_vl, _SEEN),
     "qwen3_omni_moe": _QWEN_3_OMNI,
     "qwen3_omni_moe_thinker": _QWEN_3_OMNI,
     "qwen3_vl": towered(nested("qwen3"), _qwen3_vl, _SEEN),
     "qwen3_vl_moe": towered(nested("qwen3_moe"), _qwen3_vl, _SEEN),
-    "qwen4_exp": towered(nested("qwen4_exp_text"), _qwen4_exp, _SEEN),
-    "smolvlm": towered(any_text("llama"), _idefics3),
+    "qwen4_exp": towered(
+        nested("qwen4_exp_text"), lambda c, v, p: _qwen3_vl(c, v.given(out_hidden_size=3584), p), _SEEN
+    ),
+    "smolvlm": _IDEFICS_3,
     "step3p7": towered(any_text("step3p5"), _step3p7),
     "voxtral": towered(any_text("llama"), _voxtral),
 }
