@@ -299,16 +299,16 @@ class Plan:
             need(m.ffn % self.tp == 0, "tp", f"must divide the MLP width {m.ffn} of {m.name}; choose a divisor")
         chunks = self.pp * self.virtual_stages
         need(
-            self.pp <= m.layers,
+            self.pp <= m.n_layers,
             "pp",
-            f"must lie in [1, {m.layers}], the layers of {m.name}; use fewer stages",
+            f"must lie in [1, {m.n_layers}], the layers of {m.name}; use fewer stages",
         )
         need(self.pp > 1 or self.virtual_stages == 1, "virtual_stages", "needs a pipeline; use 1 when pp is 1")
         need(
-            chunks <= m.layers + _EMPTY_CHUNKS,
+            chunks <= m.n_layers + _EMPTY_CHUNKS,
             "virtual_stages",
-            f"makes {chunks} chunks of {m.layers} layers, and only the first and the last chunk, with the embedding and "
-            f"the head, may hold no layer; stay in [1, {(m.layers + _EMPTY_CHUNKS) // self.pp}]",
+            f"makes {chunks} chunks of {m.n_layers} layers, and only the first and the last chunk, with the embedding and "
+            f"the head, may hold no layer; stay in [1, {(m.n_layers + _EMPTY_CHUNKS) // self.pp}]",
         )
         if m.is_moe:
             need(m.n_experts % self.ep == 0, "ep", f"must divide the {m.n_experts} experts of {m.name}")
@@ -361,10 +361,10 @@ class Plan:
             need(self.pp > 1, "schedule", "needs a pipeline; use '1f1b' when pp is 1")
             need(self.schedule != "dualpipe" or self.pp % 2 == 0, "pp", "must be even with schedule 'dualpipe'")
             need(
-                self.schedule != "zb-v" or 2 * self.pp <= m.layers + _EMPTY_CHUNKS,
+                self.schedule != "zb-v" or 2 * self.pp <= m.n_layers + _EMPTY_CHUNKS,
                 "pp",
-                f"must be at most {(m.layers + _EMPTY_CHUNKS) // 2} with schedule 'zb-v', which gives every device two "
-                f"chunks of the {m.layers} layers",
+                f"must be at most {(m.n_layers + _EMPTY_CHUNKS) // 2} with schedule 'zb-v', which gives every device two "
+                f"chunks of the {m.n_layers} layers",
             )
         if self.cp_comm_type == "a2a" and self.cp > 1:
             need(
@@ -1279,7 +1279,7 @@ def tensor_parallel_cost(
     where_it_lies = placement(plan, node.domain if domain is None else domain)
     tokens = seq * micro_batch
     work = flops.training_flops_per_token(m, seq, causal=True, recompute=recompute).hardware_flops * tokens
-    message = tp_allreduce_bytes(seq, micro_batch, m.hidden, m.layers, all_reduces=6 if recompute == "full" else 4)
+    message = tp_allreduce_bytes(seq, micro_batch, m.hidden, m.n_layers, all_reduces=6 if recompute == "full" else 4)
     inside, spanned = where_it_lies.inside["tp"], where_it_lies.domains["tp"]
     # A domain of one device has no link of its own to ask for.
     local = node.scale_up_bandwidth if inside > 1 else node.scale_out_bandwidth

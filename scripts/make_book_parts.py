@@ -142,8 +142,8 @@ def _model_row(m: Model) -> tuple[str, ...]:
     heads = f"{m.heads}" if m.is_mla or m.kv_heads == m.heads else f"{m.heads} / {m.kv_heads}"
     mlp = f"{m.n_experts} × {m.moe_ffn:,}" if m.is_moe else f"{m.ffn:,}"
     none = not m.n_attention_layers
-    kind = "–" if none else m.attention.upper() + (" *" if m.n_attention_free_layers or m.n_indexed_layers else "")
-    head = (m.name + (" (estimated)" if m.estimated else ""), str(m.layers), f"{m.hidden:,}", kind)
+    kind = "–" if none else m.attention.upper() + (" *" if m.recurrences or m.indexers else "")
+    head = (m.name + (" (estimated)" if m.estimated else ""), str(m.n_layers), f"{m.hidden:,}", kind)
     return (
         *head,
         "–" if none else f"{heads} × {m.head_dim}",
@@ -154,20 +154,23 @@ def _model_row(m: Model) -> tuple[str, ...]:
 
 
 def _mixture_row(m: Model) -> tuple[str, ...]:
-    shared = f"{m.n_shared_experts} × {m.shared_ffn or m.moe_ffn:,}" if m.n_shared_experts else "–"
-    routed = (f"{m.n_experts} × {m.moe_ffn:,}", str(m.top_k), shared, f"{m.n_moe_layers} / {m.layers}")
+    shared = next((f"{o.copies} × {o.k:,}" for _, o in m.products("shared_experts", "down")), "–")
+    routed = (f"{m.n_experts} × {m.moe_ffn:,}", str(m.top_k), shared, f"{m.n_moe_layers} / {m.n_layers}")
     return (m.name, *routed, f"{flops.active_parameters(m):,}")
 
 
 def _unlike_row(m: Model) -> tuple[str, ...]:
     """Layers that are not plain attention over all tokens, and what a model's stored weights hold beside it."""
-    state = f"{m.recurrence}, {m.n_recurrent_layers} / {m.layers}" if m.recurrence else "–"
-    picked = f"{m.index_top_k:,} keys, {m.n_indexed_layers} / {m.layers}" if m.n_indexed_layers else "–"
-    kept = f"{m.state_elements + m.conv_elements:,}" if m.recurrence else "–"
+    state = kept = picked = "–"
+    for n, scan, conv in m.recurrences:
+        state = f"{scan.kind}, {n} / {m.n_layers}"
+        kept = f"{scan.heads * scan.rows * scan.columns + max(conv.width - 1, 0) * conv.channels:,}"
+    for n, core in m.cores:
+        picked = f"{core.picked:,} keys, {n} / {m.n_layers}" if core.picked else picked
     further = f"{mtp_parameters(m):,}" if m.n_mtp_layers else "–"
     return (
         m.name,
-        f"{m.n_attention_layers} / {m.layers}",
+        f"{m.n_attention_layers} / {m.n_layers}",
         state,
         kept,
         picked,
@@ -223,11 +226,7 @@ def model_tables() -> str:
             "parameters of modules for multi-token prediction and of towers, which no count includes.",
             "tbl-unlike",
             unlike,
-            [
-                _unlike_row(m)
-                for m in models
-                if m.recurrence or m.n_indexed_layers or m.n_mtp_layers or m.tower_parameters
-            ],
+            [_unlike_row(m) for m in models if m.recurrences or m.indexers or m.n_mtp_layers or m.tower_parameters],
         )
     )
     parts.append(_convnet_table())

@@ -19,11 +19,29 @@ from mlsysim.catalog.operations import (
     Product,
     Scan,
     Vector,
+    alike,
 )
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.errors import InputError
 
 Block = tuple[Operation, ...]
+_LARGEST = 10**7  # of any one size
 WITHOUT_KEYS = ("mamba", "rg-lru", "short-conv")  # recurrences whose convolutions see values alone
+
+
+def _check(least: int = 1, **sizes: int) -> None:
+    for name, value in sizes.items():
+        if not least <= value <= _LARGEST:
+            raise InputError(f"{name} = {value!r} must lie in [{least}, {_LARGEST:,}]")
+
+
+def _divides(name: str, value: int, whole: str, of: int) -> None:
+    if of % value:
+        raise InputError(f"{name} = {value} must divide {whole} = {of}")
+
+
+def _one_of(name: str, value: str, choices: Iterable[str]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} = {value!r} must be one of {', '.join(map(repr, choices))}")
 
 
 def attention(
@@ -71,6 +89,9 @@ def attention(
     picked : int
         Keys that an indexer picks; ``indexer`` is its own, of a layer that has one.
     """
+    _check(heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+    _divides("kv_heads", kv_heads, "heads", heads)
+    _one_of("qk_norm", qk_norm, ("", "head", "full"))
     value, read = value_dim or head_dim, width or hidden
     queries, keys, values = heads * head_dim, kv_heads * head_dim, kv_heads * value
     found: list[Operation] = [Product("attention", "q", read, queries, "n", qkv_bias * queries)]
@@ -105,6 +126,7 @@ def latent_attention(
     ``head_dim`` is a key's part without position, ``rope_dim`` the rotary part that all heads share; queries come from
     ``q_rank`` numbers (0: from the residual stream).
     """
+    _check(heads=heads, head_dim=head_dim, kv_rank=kv_rank, rope_dim=rope_dim)
     value, query = value_dim or head_dim, head_dim + rope_dim
     found: list[Operation] = []
     if q_rank:
@@ -121,6 +143,7 @@ def latent_attention(
 
 def _results(hidden: int, heads: int, value: int, bias: bool, gate: str, sinks: bool) -> Block:
     """What stands behind the core of attention: gate, sinks, output."""
+    _one_of("gate", gate, ("", "full", "head"))
     found: list[Operation] = []
     if gate:
         found += [Product("attention", "gate", hidden, heads * (value if gate == "full" else 1), "n")]
@@ -131,6 +154,7 @@ def _results(hidden: int, heads: int, value: int, bias: bool, gate: str, sinks: 
 
 def indexer(hidden: int, *, heads: int, size: int, q_rank: int = 0, weights: bool = True) -> Block:
     """What picks the keys that attention reads (DeepSeek-V3.2): queries, one key with a layer norm, a weight a head."""
+    _check(heads=heads, size=size)
     found: Block = (
         Product("indexer", "index_q", q_rank or hidden, heads * size),
         Product("indexer", "index_k", hidden, size),
@@ -145,6 +169,8 @@ def _parts(kind: str, part: Mapping[str, int]) -> tuple[Mapping[str, tuple[int, 
     h, inner, keys, heads, rank = (part[name] for name in ("hidden", "inner", "keys", "heads", "rank"))
     norm, bias, head_dim, state = (part[name] for name in ("norm", "bias", "head_dim", "state"))
     low = {"low": (h, 2 * rank), "up": (rank, keys + inner)} if rank else {"low": (h, keys + inner)}
+    if part["full_gate"]:
+        low = {"low": (h, rank + inner), "up": (rank, keys)}
     biased = bias * (2 * inner + h)
     table: dict[str, tuple[dict[str, tuple[int, int]], dict[str, int]]] = {
         # queries, keys, values, a gate as wide as values; decay and rate of each head
@@ -177,12 +203,15 @@ def _parts(kind: str, part: Mapping[str, int]) -> tuple[Mapping[str, tuple[int, 
         ),
         "short-conv": ({"in": (h, 3 * inner)}, {"bias": bias * (3 * inner + h)}),  # two gates around a convolution
     }
-    if kind not in table:
-        raise InputError(unknown_name("recurrence", kind, table).args[0])
     return table[kind]
 
 
 RECURRENCES = ("gated-delta", "kimi-delta", "lightning", "mamba", "mamba2", "mlstm", "rg-lru", "short-conv")
+_NEEDED = (
+    dict.fromkeys(RECURRENCES, ("conv", "state"))
+    | {"short-conv": ("conv",)}
+    | dict.fromkeys(("lightning", "mlstm"), ("state",))
+)
 
 
 def recurrence(
@@ -198,6 +227,7 @@ def recurrence(
     bias: bool = False,
     conv_bias: bool = False,
     norm: bool = True,
+    full_gate: bool = False,
     state_bits: int = 0,
 ) -> Block:
     """A linear attention or a state space: products, a short convolution, and a state of constant size.
@@ -214,9 +244,18 @@ def recurrence(
         Width of the causal convolution before it; 0: none.
     rank : int
         Of the factorised step size (Mamba) or gates (Kimi).
+    full_gate : bool
+        The gate on the results is a matrix of full rank, and ``rank`` that of the decays alone (Kimi K3).
     """
+    _one_of("kind", kind, RECURRENCES)
+    _check(heads=heads, head_dim=head_dim)
+    _check(**{name: size for name, size in {"conv": conv, "state": state}.items() if name in _NEEDED.get(kind, ())})
+    _one_of("state_bits", str(state_bits), ("0", "16", "32"))
+    if key_heads:
+        _divides("key_heads", key_heads, "heads", heads)
     inner, keys = heads * head_dim, key_heads * state
     sizes = {"hidden": hidden, "inner": inner, "keys": keys, "heads": heads, "rank": rank, "norm": norm}
+    sizes["full_gate"] = full_gate
     products, vectors = _parts(
         kind, sizes | {"bias": bias, "head_dim": head_dim, "state": state, "key_heads": key_heads}
     )
@@ -230,6 +269,7 @@ def recurrence(
 
 def mlp(hidden: int, *, width: int, gated: bool = True, bias: bool = False) -> Block:
     """Up (with a gate of the same width, where there is one) and down."""
+    _check(width=width)
     return (*_matrices("dense_mlp", hidden, width, gated, bias), Message(hidden))
 
 
@@ -261,6 +301,9 @@ def experts(
     zero : int
         Further experts without weights, which return a token as it came; ``top_k`` does not count them.
     """
+    _check(n=n, top_k=top_k, width=width)
+    if top_k > n:
+        raise InputError(f"top_k = {top_k} must lie in [1, {n}], the number of experts")
     found: list[Operation] = [Product("router", "router", hidden, n + zero, "", router_bias * (n + zero))]
     if narrow:
         found += [Product("shared_experts", "to experts", hidden, narrow)]
@@ -349,16 +392,13 @@ def module(hidden: int, layer: Block, count: int = 1) -> Layer:
     return Layer(count, (*layer, Product("other", "join", 2 * hidden, hidden), Norm(hidden), Norm(hidden)))
 
 
-def alike(blocks: Iterable[Block]) -> tuple[Layer, ...]:
+def stacked(made: Iterable[Block]) -> tuple[Layer, ...]:
     """Layers one after the other, equal ones counted together in the order in which they first come.
 
-    >>> [layer.count for layer in alike([(Norm(8),), (Norm(4),), (Norm(8),)])]
+    >>> [layer.count for layer in stacked([(Norm(8),), (Norm(4),), (Norm(8),)])]
     [2, 1]
     """
-    counts: dict[Block, int] = {}
-    for block in blocks:
-        counts[block] = counts.get(block, 0) + 1
-    return tuple(Layer(count, block) for block, count in counts.items())
+    return tuple(Layer(count, block) for count, block in alike((1, block) for block in made))
 
 
 BLOCKS: Mapping[str, Callable[..., Block]] = {

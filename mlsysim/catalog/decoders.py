@@ -1,166 +1,164 @@
-"""A decoder from its usual sizes: layers that are alike, or of a few sorts."""
+"""A model from a table of its blocks, and a decoder from its usual sizes."""
 
+from collections.abc import Mapping
+from inspect import Parameter, signature
 from typing import Any
 
 from mlsysim.catalog import blocks
-from mlsysim.catalog.blocks import Block
-from mlsysim.catalog.operations import Product, Vector
+from mlsysim.catalog.blocks import BLOCKS, Block
+from mlsysim.catalog.operations import Layer
+from mlsysim.errors import InputError, unknown_name
 
-_KEPT = (
-    "name",
-    "tower_parameters",
-    "counts_only",
-    "rotary_rows",
-    "rotary_dim",
-    "stored",
-    "aliases",
-    "family",
-    "estimated",
-)
-_KEPT += ("notes", "source", "where", "published")
-_DEFAULTS: dict[str, Any] = {"norm": "rmsnorm", "qk_norm": "", "recurrence": "", "attention_gate": ""}
-_DEFAULTS |= dict.fromkeys(("gated_mlp", "norm_bias", "final_norm", "index_weights", "recurrent_norm"), True)
-_DEFAULTS |= {"norms_per_layer": 2, "moe_every": 1}
-
-
-class _Sizes:
-    """Flat sizes by name; what is not given has its default."""
-
-    def __init__(self, given: dict[str, Any]) -> None:
-        self.given = given
-
-    def __getattr__(self, name: str) -> Any:
-        return self.given.get(name, _DEFAULTS.get(name, 0))
+_TYPES = {"int": int, "bool": bool, "str": str}
+NORMS = ("rmsnorm", "layernorm")
+# What a table gives beside its blocks: a layer norm has a bias besides its weight, unless norm_bias says otherwise.
+SIZES: Mapping[str, Any] = {
+    "hidden": int,
+    "vocab": int,
+    "embedding_width": 0,  # of an embedding narrower than hidden, with a projection to hidden and one back (OPT-350m)
+    "tied_embeddings": False,  # the LM head is the embedding matrix
+    "head_bias": False,
+    "learned_positions": 0,
+    "table_parameters": 0,  # of further tables that a token looks rows up in
+    "norm": "rmsnorm",
+    "norm_bias": True,
+    "norms_per_layer": 2,
+    "final_norm": True,
+    "embedding_norm": False,  # BLOOM
+    "parallel": False,  # attention and MLP of a layer read the same input
+}
+_LARGEST = 10**7  # of a size; the largest vocabulary in use is below 300,000
 
 
-def lower(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a Model from flat sizes and flags."""
-    g = _Sizes(given)
-    h, n, layernorm = g.hidden, g.layers, g.norm == "layernorm" and g.norm_bias
-    attended = _attentions(g, layernorm)
-    recurrent = [_recurrence(g)] * g.n_recurrent_layers if g.recurrence else []
-    both = max(0, len(attended) + len(recurrent) - n)
-    mixers = [*recurrent[both:], *map(blocks.beside, recurrent[:both], attended), *attended[both:]]
-    mixers += [()] * (n - len(mixers))
-    mixture = _mixture(g) if g.n_experts else ()
-    dense = blocks.mlp(h, width=g.ffn, gated=g.gated_mlp, bias=bool(g.mlp_bias)) if g.ffn else ()
-    with_mlp = n - g.n_mlp_free_layers
-    n_moe = (with_mlp - g.n_dense_layers) // g.moe_every if g.n_experts else 0
-    either: list[Block] = [dense] * (with_mlp - n_moe) + [mixture] * n_moe
-    mlps = [()] * g.n_mlp_free_layers + (either if g.moe_every == 1 else either[::-1])
-    if g.n_shared_blocks:
-        mlps = [()] * (n - len(attended)) + [dense] * len(attended)
-        for i in range(n - len(attended) + g.n_shared_blocks, n):
-            mixers[i] = (*recurrent[:1][0], *blocks.elsewhere(attended[0])) if both else blocks.elsewhere(mixers[i])
-            mlps[i] = blocks.elsewhere(mlps[i])
-    normed = blocks.norms(h, g.norms_per_layer, layernorm)
-    made = [(*blocks.joined(m, f, bool(g.parallel_block)), *normed) for m, f in zip(mixers, mlps, strict=True)]
-    before = blocks.embedding(
-        h,
-        g.vocab,
-        width=g.embedding_width,
-        positions=g.learned_positions,
-        tables=g.table_parameters,
-        norm=bool(g.embedding_norm),
-        norm_bias=layernorm,
-    )
-    if g.other_matrices:
-        before += (Product("other", "other", 1, g.other_matrices, "n"),)
-    if g.other_vectors:
-        before += (Vector("other", "other", g.other_vectors),)
-    after = blocks.head(
-        h,
-        g.vocab,
-        width=g.embedding_width,
-        tied=bool(g.tied_embeddings),
-        bias=bool(g.head_bias),
-        norm=g.final_norm,
-        norm_bias=layernorm,
-    )
-    fields = {k: v for k, v in given.items() if k in _KEPT}
-    if g.n_mtp_layers:
-        free = ("n_windowed_layers", "n_attention_free_layers", "n_reused_layers", "n_reused_windowed", "n_indexers")
-        one = _Sizes({**given, "layers": 1, **dict.fromkeys(free, 0), "n_indexed_layers": min(1, g.n_indexed_layers)})
-        layer = (*blocks.joined(_attentions(one, layernorm)[0], mixture or dense, bool(g.parallel_block)), *normed)
-        layer += blocks.norms(h, int(g.final_norm) + int(bool(g.embedding_norm)), layernorm)
-        # a layer that holds one part only has a layer for its MLP beside that for its attention
-        fields["modules"] = blocks.module(h, layer + blocks.norms(h, int(g.n_mlp_free_layers > 0)), g.n_mtp_layers)
-    return {**fields, "hidden": h, "vocab": g.vocab, "layers": blocks.alike(made), "before": before, "after": after}
+def build(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The layers of a Model, and what stands before, behind and beside them, from a table of blocks.
 
+    ``layers`` is a number, of layers that are alike and have every block of the table once, or a list of
+    ``{count = 3, attention = {}, mlp = {width = 512}}``: a layer has the blocks that are named there, with the sizes of the
+    table and those that differ. ``modules`` is such a layer too: one for multi-token prediction.
 
-def _recurrence(g: _Sizes) -> Block:
-    return blocks.recurrence(
-        g.hidden,
-        kind=g.recurrence,
-        heads=g.recurrent_heads,
-        head_dim=g.recurrent_head_dim,
-        key_heads=g.recurrent_key_heads,
-        state=g.recurrent_state,
-        conv=g.recurrent_conv,
-        rank=g.recurrent_rank,
-        bias=bool(g.recurrent_bias),
-        conv_bias=bool(g.conv_bias),
-        norm=bool(g.recurrent_norm),
-        state_bits=g.state_bits,
-    )
+    Raises
+    ------
+    InputError
+        Naming the key, its value and what it must be.
+    """
+    for key in given:
+        if key not in (*SIZES, *BLOCKS, "layers", "modules"):
+            raise InputError(unknown_name("field", key, (*SIZES, *BLOCKS, "layers", "modules")).args[0])
+    sizes = {key: sized(key, given.get(key, kind), kind) for key, kind in SIZES.items()}
+    hidden, vocab, norm = sizes["hidden"], sizes["vocab"], sizes["norm"]
+    for key in ("hidden", "vocab"):
+        _least(key, sizes[key])
+    if norm not in NORMS:
+        raise InputError(f"norm = {norm!r} must be one of {', '.join(NORMS)}")
+    biased = norm == "layernorm" and sizes["norm_bias"]
+    shared = {kind: _table(kind, given[kind]) for kind in BLOCKS if kind in given}
+    layers = given.get("layers")
+    rows = [{"count": layers} | {kind: {} for kind in shared}] if type(layers) is int else layers
+    if not isinstance(rows, list) or not 0 < len(rows) <= 100:
+        raise InputError(f"layers = {str(layers)[:40]!r} must be a number, or a list of 1 to 100 kinds of layers")
 
-
-def _mixture(g: _Sizes) -> Block:
-    return blocks.experts(
-        g.hidden,
-        n=g.n_experts,
-        top_k=g.top_k,
-        width=g.moe_ffn,
-        gated=bool(g.gated_mlp),
-        bias=bool(g.mlp_bias),
-        narrow=g.moe_hidden,
-        shared=g.n_shared_experts,
-        shared_width=g.shared_ffn,
-        shared_gate=bool(g.shared_gate),
-        zero=g.n_zero_experts,
-        router_bias=bool(g.router_bias),
-    )
-
-
-def _attentions(g: _Sizes, layernorm: bool) -> list[Block]:
-    sizes = {"heads": g.index_heads, "size": g.index_head_dim, "q_rank": g.q_lora_rank}
-    picks = blocks.indexer(g.hidden, **sizes, weights=bool(g.index_weights)) if g.n_indexed_layers else ()
-    common = {"gate": g.attention_gate, "sinks": bool(g.attention_sinks)}
-    value = g.v_head_dim or g.head_dim
-
-    def one(windowed: bool, **found: Any) -> Block:
-        reuses = found.pop("reuses")
-        found |= common | {"window": g.attn_window if windowed else 0}
-        if g.kv_lora_rank:
-            latent = {"kv_rank": g.kv_lora_rank, "rope_dim": g.qk_rope_head_dim, "q_rank": g.q_lora_rank}
-            return blocks.latent_attention(
-                g.hidden, heads=g.heads, head_dim=g.head_dim, value_dim=value, **latent, **found
+    def layer(row: Any, norms: int) -> Layer:
+        if not isinstance(row, Mapping):
+            raise InputError(
+                f"layers: {str(row)[:40]!r} must be a table such as {{count = 3, attention = {{}}, mlp = {{}}}}"
             )
-        near = windowed and g.window_head_dim
-        return blocks.attention(
-            g.hidden,
-            heads=(windowed and g.window_heads) or g.heads,
-            kv_heads=(windowed and g.window_kv_heads) or g.kv_heads,
-            head_dim=near or g.head_dim,
-            value_dim=(windowed and g.window_v_head_dim) or near or value,
-            width=g.attention_width,
-            qkv_bias=bool(g.qkv_bias),
-            output_bias=bool(g.output_bias),
-            qk_norm=g.qk_norm,
-            norm_bias=layernorm,
-            shared_kv=bool(g.shared_kv) and not windowed,
-            reuses=reuses,
-            **found,
-        )
+        for key in row:
+            if key not in (*BLOCKS, "count", "norms"):
+                raise InputError(f"layers: {unknown_name('block', key, (*BLOCKS, 'count', 'norms')).args[0]}")
+        count = _least("count", sized("count", row.get("count", 1), int))
+        mixers = [_made(kind, hidden, shared.get(kind, {}), row[kind]) for kind in _MIXERS if kind in row]
+        mlps = [_made(kind, hidden, shared.get(kind, {}), row[kind]) for kind in _MLPS if kind in row]
+        mixer: Block = ()
+        for one in mixers:
+            mixer = blocks.beside(mixer, one)
+        of = blocks.joined(mixer, sum(mlps, ()), sizes["parallel"])
+        return Layer(count, (*of, *blocks.norms(hidden, sized("norms", row.get("norms", norms), int), biased)))
 
-    wide = g.layers - g.n_attention_free_layers - g.n_windowed_layers
-    indexers = g.n_indexers or g.n_indexed_layers
-    return [
-        one(
-            False,
-            reuses=i >= wide - g.n_reused_layers,
-            picked=g.index_top_k if i < g.n_indexed_layers else 0,
-            indexer=picks if i < indexers else (),
-        )
-        for i in range(wide)
-    ] + [one(True, reuses=i >= g.n_windowed_layers - g.n_reused_windowed) for i in range(g.n_windowed_layers)]
+    found: dict[str, Any] = {"hidden": hidden, "vocab": vocab}
+    found["layers"] = tuple(layer(row, sizes["norms_per_layer"]) for row in rows)
+    found["before"] = blocks.embedding(
+        hidden,
+        vocab,
+        width=sizes["embedding_width"],
+        positions=sizes["learned_positions"],
+        tables=sizes["table_parameters"],
+        norm=sizes["embedding_norm"],
+        norm_bias=biased,
+    )
+    found["after"] = blocks.head(
+        hidden,
+        vocab,
+        width=sizes["embedding_width"],
+        tied=sizes["tied_embeddings"],
+        bias=sizes["head_bias"],
+        norm=sizes["final_norm"],
+        norm_bias=biased,
+    )
+    if "modules" in given:
+        one = layer(given["modules"], sizes["norms_per_layer"] + 1)
+        found["modules"] = blocks.module(hidden, one.operations, one.count)
+    return found
+
+
+_MIXERS, _MLPS = ("attention", "latent_attention", "recurrence"), ("mlp", "experts")
+
+
+def _made(kind: str, hidden: int, shared: Mapping[str, Any], given: Any) -> Block:
+    """A block of a layer: the sizes of the table, and those in which it differs."""
+    options = {**shared, **_table(kind, given)}
+    picks = options.pop("indexer", None)
+    if picks is not None:
+        options["indexer"] = _call("indexer", hidden, {**picks, "q_rank": options.get("q_rank", 0)})
+    return _call(kind, hidden, options)
+
+
+def _call(kind: str, hidden: int, options: Mapping[str, Any]) -> Block:
+    for name, p in _parameters(kind).items():
+        if p.default is Parameter.empty and name not in options:
+            raise InputError(f"{kind}: no {name}; add it")
+    try:
+        return _BUILDERS[kind](hidden, **options)
+    except InputError as error:
+        raise InputError(f"{kind}: {error}") from error
+
+
+_BUILDERS = {**BLOCKS, "indexer": blocks.indexer}
+
+
+def _parameters(kind: str) -> dict[str, Parameter]:
+    return {name: p for name, p in signature(_BUILDERS[kind]).parameters.items() if name != "hidden"}
+
+
+def _table(kind: str, given: Any) -> dict[str, Any]:
+    """Options of a block, by name and of the type that its builder asks for."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"{kind} = {str(given)[:40]!r} must be a table of sizes, such as {{width = 512}}")
+    known, found = _parameters(kind), {}
+    for name, value in given.items():
+        if name not in known:
+            raise InputError(f"{kind}: {unknown_name('field', name, known).args[0]}")
+        if name == "indexer":
+            found[name] = _table("indexer", value)
+        else:
+            found[name] = sized(f"{kind}.{name}", value, _TYPES[known[name].annotation.__name__])
+    return found
+
+
+def sized(name: str, value: Any, kind: Any) -> Any:
+    """The value, if it is of the type (or of that of the default) and not beyond any size in use."""
+    expected: type = kind if isinstance(kind, type) else type(kind)
+    if value is kind and isinstance(kind, type):
+        raise InputError(f"no {name}; give the missing sizes")
+    if type(value) is not expected:
+        raise InputError(f"{name} = {str(value)[:40]!r} must be of type {expected.__name__}")
+    most = 10**12 if name == "table_parameters" else _LARGEST
+    if isinstance(value, int) and not 0 <= value <= most:
+        raise InputError(f"{name} = {value} must lie in [0, {most:,}]")
+    return value
+
+
+def _least(name: str, value: int) -> int:
+    if value < 1:
+        raise InputError(f"{name} = {value} must be at least 1")
+    return value

@@ -5,8 +5,8 @@ that it belongs to and what tensor parallelism divides; parameters, work, cache 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias, TypeVar
 
 __all__ = [
     "Attention",
@@ -20,6 +20,8 @@ __all__ = [
     "Product",
     "Scan",
     "Vector",
+    "alike",
+    "each",
     "parameters",
     "weights",
 ]
@@ -57,6 +59,11 @@ class Attention:
         0  # numbers of a query and a key where a decode step works on compressed keys and values; 0: it does not
     )
     latent_v: int = 0
+
+    @property
+    def rope_dim(self) -> int:
+        """Numbers of a query and a key of latent attention that are rotated."""
+        return self.latent_qk - self.latent_v
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +179,28 @@ def each(layers: Iterable[Layer]) -> Iterator[tuple[int, Operation]]:
     for layer in layers:
         for operation in layer.operations:
             yield layer.count, operation
+
+
+def described(operation: Operation) -> dict[str, Any]:
+    """An operation for JSON: its kind, and the sizes that are not those of their default.
+
+    >>> described(Norm(8))
+    {'operation': 'norm', 'size': 8}
+    """
+    given = {f.name: getattr(operation, f.name) for f in fields(operation) if getattr(operation, f.name) != f.default}
+    return {"operation": type(operation).__name__.lower(), **given}
+
+
+Kind = TypeVar("Kind")
+
+
+def alike(counted: Iterable[tuple[int, Kind]]) -> tuple[tuple[int, Kind], ...]:
+    """Equal things counted together, in the order in which they first come.
+
+    >>> alike([(2, "a"), (1, "b"), (3, "a")])
+    ((5, 'a'), (1, 'b'))
+    """
+    found: dict[Kind, int] = {}
+    for count, kind in counted:
+        found[kind] = found.get(kind, 0) + count
+    return tuple((count, kind) for kind, count in found.items())

@@ -195,7 +195,7 @@ class Parts:
         spec = None
         if self.acceptance:
             if self.draft_model is None:
-                spec = Speculation(self.acceptance, draft_share=1.0 / steps.model.layers)
+                spec = Speculation(self.acceptance, draft_share=1.0 / steps.model.n_layers)
             else:
                 d = steps.deployment
                 one = catalog.model(self.draft_model)

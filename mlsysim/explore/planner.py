@@ -126,10 +126,10 @@ def possible_degrees(
         for t in axes
         if m.heads % t == 0 and (m.is_mla or m.kv_heads % t == 0 or t % m.kv_heads == 0) and not (m.ffn and m.ffn % t)
     ]
-    pps = [p for p in axes if p <= m.layers]
+    pps = [p for p in axes if p <= m.n_layers]
     cps = [c for c in axes if seq % c == 0]
     eps = _divisors(m.n_experts) if m.is_moe else [1]
-    chunks = {v for p in pps for v in _interleavings(m.layers, p, 0)}
+    chunks = {v for p in pps for v in _interleavings(m.n_layers, p, 0)}
     possible = {"tp": tps, "pp": pps, "cp": cps, "dp": axes, "ep": eps, "virtual_stages": sorted(chunks)}
     for name, values in (only or {}).items():
         for value in values:
@@ -149,7 +149,7 @@ def possible_degrees(
         for b, ep in product(sizes, eps):
             if global_batch % (dp * b) or (dp * cp) % ep:
                 continue
-            splits = _interleavings(m.layers, pp, global_batch // (dp * b))
+            splits = _interleavings(m.n_layers, pp, global_batch // (dp * b))
             rows += [(tp, pp, cp, dp, ep, v, b) for v in splits if allowed["virtual_stages"](v)]
     if not rows:
         within = " within the limits given" if only or most else ""
@@ -645,7 +645,7 @@ class _Steps:
         every["hsdp_group"], useful = _groups(every, sharding, self.machines.domain)
         useful = useful & _runs(every, schedule, sharding, self.model, self.global_batch) & self._swaps(every)
         if self.base.recompute_layers is not None and recompute == "full":
-            useful = useful & (self.base.recompute_layers <= -(-self.model.layers // every["pp"]))
+            useful = useful & (self.base.recompute_layers <= -(-self.model.n_layers // every["pp"]))
         found = every | {"useful": useful}
         if not useful.any():
             return found | dict.fromkeys(self._answers, np.nan)
@@ -715,7 +715,7 @@ def _runs(degrees: Mapping[str, Any], schedule: str, sharding: str, m: Model, gl
     pp = degrees["pp"]
     runs = (pp > 1) & (degrees["virtual_stages"] == 1)
     if schedule == "zb-v":
-        runs &= 2 * pp <= m.layers + 2
+        runs &= 2 * pp <= m.n_layers + 2
     if schedule == "dualpipe":
         micro_batches = global_batch // (degrees["dp"] * degrees["micro_batch"])
         runs &= (pp % 2 == 0) & (micro_batches % 2 == 0) & (micro_batches >= 2 * pp)

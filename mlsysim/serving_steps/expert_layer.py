@@ -200,8 +200,7 @@ class ExpertLayer(Result):
     def shared_work_share(self) -> float:
         """Of the kernels' arithmetic, what the shared experts do."""
         m = self.deployment.model
-        width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
-        return float(forms.shared_expert_share(width, m.top_k, m.moe_ffn))
+        return float(forms.shared_expert_share(m.shared_ffn, m.top_k, m.moe_ffn))
 
     @property
     def _parts(self) -> dict[str, Num]:
@@ -346,7 +345,7 @@ def expert_layer(
     chosen = measured_rates(d.device) if rates is None else rates
     m, s = d.model, d.split
     r = chosen.products_8bit if d.precision in ("fp8", "int8") else chosen.products_16bit
-    width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn) / s.tp
+    width = m.shared_ffn / s.tp
     gates = 2 if m.gated_mlp else 1
     shapes = ((m.hidden, gates * width), (width, m.hidden)) if width else ()
     shared = tuple(

@@ -388,7 +388,7 @@ class StepModel(Result):
             "none": 0.0,
             "step": some * STEP_OVERHEAD,
             "fixed": prompts * FIXED_PREFILL + (some - prompts) * FIXED_DECODE,
-            "layers": some * LAYER_OVERHEAD * self.model.layers / tp,
+            "layers": some * LAYER_OVERHEAD * self.model.n_layers / tp,
         }[self.rungs.overhead]
 
     # Kernels
@@ -442,7 +442,7 @@ class StepModel(Result):
         small = self._kernel(
             "vectors",
             "elementwise",
-            minimum(1.0, tokens) * m.layers,
+            minimum(1.0, tokens) * m.n_layers,
             2.0 * w.state_macs * tokens / s.tp,
             vectors,
             self._rate(self.rates.products_16bit),
@@ -485,7 +485,7 @@ class StepModel(Result):
         sent = minimum(1.0, tokens) * sent
         if d.split.tp <= 1:
             return sent
-        runs = minimum(1.0, tokens) * self.model.layers * d.work.all_reduces
+        runs = minimum(1.0, tokens) * self.model.n_layers * d.work.all_reduces
         if m.plans:
             whole = planned_messages(m.plans, runs * self._message(tokens)["bytes"], runs)
             return sent + sum(x.time for x in whole)

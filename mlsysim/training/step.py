@@ -508,16 +508,16 @@ def training_step(
         frozen = flops.lora_flops(token.matmul_parameters, 0.0)
         counted = flops.train_flops_per_token(frozen, token.forward_core)
     if layout.mtp:
-        module = flops.layer_matmul_parameters(m) / m.layers + 2 * m.hidden**2 + work.head_params
+        module = flops.layer_matmul_parameters(m) / m.n_layers + 2 * m.hidden**2 + work.head_params
         counted = counted + layout.mtp * flops.train_flops_per_token(
-            flops.matmul_flops_per_token(module), token.forward_core / m.layers
+            flops.matmul_flops_per_token(module), token.forward_core / m.n_layers
         )
     again = flops.recompute_flops(
         flops.forward_matmul_flops(flops.layer_matmul_parameters(m)),
         token.forward_core,
         layer_share=repeated_share(work, layout, chosen),
         core_share=layout.recompute_full + layout.recompute_selective,
-    ) * (1 + layout.mtp / m.layers)
+    ) * (1 + layout.mtp / m.n_layers)
     tokens = global_batch * seq
     return TrainingStep(
         model=m,

@@ -203,7 +203,7 @@ def _fleet(time: Any) -> dict[str, Any]:
         played = fleet.play(fleet.Fleet(one, one, link), long).records[0]
         return float(played.finished - played.first_token - answer)
 
-    layers = small.model.layers
+    layers = small.model.n_layers
 
     talks = fleet.chats(4.0, 200, turns=5.0, pause=10.0, shared_len=1000, texts=8, seed=1)
     four = fleet.Servers(one.hosted, replicas=4)
@@ -218,7 +218,7 @@ def _fleet(time: Any) -> dict[str, Any]:
         hosted = fleet.Hosted(small, serving.Config(max_num_seqs=512), speculation)
         return fleet.play(fleet.Fleet(fleet.Servers((hosted,))), load, concurrency=concurrency).tokens_per_s
 
-    drafts = fleet.Speculation((0.8, 0.6, 0.4), draft_share=1.0 / small.model.layers)
+    drafts = fleet.Speculation((0.8, 0.6, 0.4), draft_share=1.0 / small.model.n_layers)
     gains = {f"gain_{n}": f"{pace(n, drafts) / pace(n, None):.2f}" for n in (1, 256)}
 
     surge = fleet.single(

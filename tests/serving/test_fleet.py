@@ -921,7 +921,7 @@ def test_the_door_plays_what_the_rooms_play() -> None:
     assert plain.rows == same_parts.rows and type(same_parts.simulation) is Simulation
     found = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked, parts=Parts(acceptance=(0.9,), prefill_replicas=1))
     model = step_model(inference.deploy("Llama-3.2-1B", "H100"))
-    spec = Speculation((0.9,), draft_share=1 / model.model.layers)
+    spec = Speculation((0.9,), draft_share=1 / model.model.n_layers)
     servers = Servers(Hosted(model, speculation=spec))
     assert found.simulation is not None and found.devices == 2
     same(found.simulation, play(Fleet(servers, servers, Link(serving.ADAPTER)), single(asked)))

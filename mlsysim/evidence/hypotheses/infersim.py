@@ -86,9 +86,12 @@ def shape_of(model: Model | str, raw: bool = False) -> Shape:
     (8, 1)
     """
     m = catalog.model(model)
+    core = m.core
+    if core is None:
+        raise InputError(f"shape_of: {m.name} has no attention, and the tool knows no other layers; take another model")
     moe = m.is_moe and (not raw or m.name.startswith("Qwen"))
     return Shape(
-        layers=m.layers,
+        layers=m.n_layers,
         hidden=m.hidden,
         heads=m.heads,
         kv_heads=m.kv_heads,
@@ -96,11 +99,11 @@ def shape_of(model: Model | str, raw: bool = False) -> Shape:
         width=m.moe_ffn if moe else m.ffn or m.moe_ffn,
         experts=m.n_experts if moe else 1,
         top_k=m.top_k if moe else 1,
-        shared=m.n_shared_experts if moe else 0,
-        rank=m.kv_lora_rank if m.is_mla else 0,
-        query_rank=m.q_lora_rank if m.is_mla else 0,
-        rotary=m.qk_rope_head_dim if m.is_mla else 0,
-        value_dim=m.v_head_dim if m.is_mla else 0,
+        shared=m.shared_ffn // m.moe_ffn if moe else 0,
+        rank=core.latent_v,
+        query_rank=m.rank("q_down"),
+        rotary=core.rope_dim,
+        value_dim=core.v_dim if m.is_mla else 0,
     )
 
 

@@ -60,7 +60,7 @@ class PublishedPlan(Listed):
         if self.rate_convention == "megatron":
             m = self.shape
             return float(
-                flops.megatron_flops(self.global_batch, self.seq, m.layers, m.hidden, m.vocab, _HARDWARE_PASSES)
+                flops.megatron_flops(self.global_batch, self.seq, m.n_layers, m.hidden, m.vocab, _HARDWARE_PASSES)
             )
         return float(flops.counted_flops(self.shape, self.seq, self.rate_convention) * self.tokens)
 
@@ -78,7 +78,7 @@ def _shape(raw: Mapping[str, Any]) -> Model:
     if "catalogue" in raw:
         return catalog.model(raw["catalogue"])
     hidden, heads = raw["gpt"]["hidden"], raw["gpt"]["heads"]
-    return Model(
+    return catalog.decoder(
         raw["model"],
         layers=raw["layers"],
         hidden=hidden,

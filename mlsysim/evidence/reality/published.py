@@ -179,7 +179,7 @@ def _row(class_name: str, name: str, raw: Mapping[str, Any], file: str) -> Row:
 def shapes() -> Mapping[str, Model]:
     """Shapes that the rows need and the catalogue does not hold.
 
-    >>> shapes()["GPT 22B"].layers
+    >>> shapes()["GPT 22B"].n_layers
     48
     """
     raw = shipped_toml(__package__, "shapes.toml")
@@ -187,7 +187,7 @@ def shapes() -> Mapping[str, Model]:
     for cells in raw["rows"]:
         sizes = dict(zip(raw["columns"], cells, strict=True))
         name = sizes.pop("model")
-        found[name] = Model(name=name, **sizes | {"vocab": sizes["vocab"] or 1})
+        found[name] = catalog.decoder(name, **sizes | {"vocab": sizes["vocab"] or 1})
     return MappingProxyType(found)
 
 

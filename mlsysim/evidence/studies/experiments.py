@@ -132,7 +132,7 @@ def residuals(efficiency: float | None = None) -> dict[str, float]:
             model = step_model(d, model.rungs, _at(model, efficiency))
         prompt, output = round(run.input_len), run.output_len
         _, itl = alone(model, prompt, output)
-        found[run.name] = float(layer_residual(run.mean("itl"), itl, float(d.model.layers)))
+        found[run.name] = float(layer_residual(run.mean("itl"), itl, float(d.model.n_layers)))
     return found
 
 
@@ -147,7 +147,7 @@ def overhead_errors(per_step: float = 0.0, per_layer: float = 0.0, divided: bool
     for run in synchronous():
         d = deployment_of(run)
         _, itl = alone(step_model(d, Rungs(overhead="none")), round(run.input_len), run.output_len)
-        share = d.model.layers / (run.tp if divided else 1)
+        share = d.model.n_layers / (run.tp if divided else 1)
         found[run.name] = float(signed_error(itl + per_step + per_layer * share, run.mean("itl")))
     return found
 

@@ -38,10 +38,10 @@ class Llama:
         shapes |= {"norm1": (m.hidden,), "norm2": (m.hidden,)}
         if self.recipe.scan:
             layers = {
-                k: leaf((m.layers, *s), None if k not in _SPLIT else _SPLIT[k] + 1, True) for k, s in shapes.items()
+                k: leaf((m.n_layers, *s), None if k not in _SPLIT else _SPLIT[k] + 1, True) for k, s in shapes.items()
             }
         else:
-            layers = [{k: leaf(s, _SPLIT.get(k), False) for k, s in shapes.items()} for _ in range(m.layers)]
+            layers = [{k: leaf(s, _SPLIT.get(k), False) for k, s in shapes.items()} for _ in range(m.n_layers)]
         tree = {"layers": layers, "norm": leaf((m.hidden,), None, False), "embed": leaf((m.vocab, m.hidden), 0, False)}
         if not m.tied_embeddings:
             tree["head"] = leaf((m.hidden, m.vocab), 1, False)
