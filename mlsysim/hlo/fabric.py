@@ -34,7 +34,6 @@ from mlsysim.network.timing import check_asked, check_numbers, per_dimension
 
 NATURAL: Mapping[str, str] = {"fullyconnected": "direct", "dragonfly": "direct"}  # a ring elsewhere
 _Link = tuple[int, tuple[int, ...], int, int]  # dimension, address in the others, from, to
-_SAME = {"cross-replica-sum": "all_reduce"}
 
 
 @dataclass(frozen=True)
@@ -117,14 +116,12 @@ class Fabric:
 
     def __call__(self, collective: Collective) -> float:
         """Time of a collective, in s: that of its slowest group, all groups at once."""
-        c = collective
-        key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
-        if key not in self._known:
-            self._known[key] = self._collective(c)
-        return self._known[key]
+        if collective.key not in self._known:
+            self._known[collective.key] = self._collective(collective)
+        return self._known[collective.key]
 
     def _collective(self, c: Collective) -> float:
-        op = _SAME.get(c.op, c.op)
+        op = c.name
         groups = c.groups or (tuple(range(c.ranks)),)
         if not c.whole or c.ranks <= 1:
             return 0.0
