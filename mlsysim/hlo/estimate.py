@@ -44,8 +44,10 @@ FUSIONS = ("auto", "on", "off")
 _ALGORITHM = {"all_to_all": "pairwise"}
 
 
-_QUANTITIES = ("flops", "matrix_flops", "transcendentals", "bytes", "regions", "kernels", "ops")
-_QUANTITIES += ("compute_s", "comm_s", "exposed_comm_s", "total_s")
+_QUANTITIES = (
+    *("flops", "matrix_flops", "transcendentals", "bytes", "regions", "kernels", "ops"),
+    *("compute_s", "comm_s", "exposed_comm_s", "total_s"),
+)
 
 
 @dataclass(frozen=True)

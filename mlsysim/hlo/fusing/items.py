@@ -58,9 +58,14 @@ class Work(NamedTuple):
     def total(cls, parts: Iterable[tuple["Work", int]]) -> "Work":
         """The sum of some work, each with the times that it is done."""
         listed = list(parts)
-        sums = (fsum(work[i] * n for work, n in listed) for i in range(4))  # type: ignore[operator]
         kinds = dict.fromkeys(dtype for work, _ in listed for dtype in work.matrix)
-        return cls(*sums, {k: fsum(work.matrix.get(k, 0.0) * n for work, n in listed) for k in kinds})
+        return cls(
+            fsum(work.bytes * n for work, n in listed),
+            fsum(work.flops * n for work, n in listed),
+            fsum(work.transcendentals * n for work, n in listed),
+            fsum(work.vector * n for work, n in listed),
+            {k: fsum(work.matrix.get(k, 0.0) * n for work, n in listed) for k in kinds},
+        )
 
 
 @dataclass(slots=True)
