@@ -366,7 +366,8 @@ def estimate(
         estimator = RooflineEstimator(device, efficiency, memory_efficiency, run_as)
     elif (efficiency, memory_efficiency) != (1.0, 1.0) or run_as:
         raise InputError("efficiency, memory_efficiency and run_as belong to the roofline; give them to the estimator")
-    fusion = _fusion(fusion)
+    if fusion not in FUSIONS:
+        raise unknown_name("fusion", fusion, FUSIONS)
     if topology is not None:
         if network is not None:
             raise InputError("topology and network both price collectives; give one of them")
@@ -391,14 +392,6 @@ def estimate(
         if key:
             cache.put(key, result.to_dict() | {"spans": result.timeline.spans})
     return replace(result, notes=(*result.notes, *cache.problems))
-
-
-def _fusion(given: str | bool | None) -> str:
-    """The word; what ``fuse`` took before is taken for a version as well."""
-    word = "auto" if given is None else ("off", "on")[given] if isinstance(given, bool) else given
-    if word not in FUSIONS:
-        raise unknown_name("fusion", word, FUSIONS)
-    return word
 
 
 def _loaded(program: Program | str | Path) -> Program:

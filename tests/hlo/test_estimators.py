@@ -718,5 +718,5 @@ def test_a_cache_without_a_folder_and_a_program_asked_twice() -> None:
     assert (
         hlo.estimate(replace(program), "H100").to_dict() == first.to_dict() == hlo.estimate(program, "H100").to_dict()
     )
-    apart = hlo.estimate(program, "H100", fusion=False)
+    apart = hlo.estimate(program, "H100", fusion="off")
     assert apart.kernels > first.kernels

@@ -82,10 +82,6 @@ def trace(
     return _Ranks(found.program, steps, max(1, found.partitions), wire).traces(note)
 
 
-def _members(collective: Collective, ranks: int) -> tuple[tuple[int, ...], ...]:
-    return collective.groups or (tuple(range(ranks)),)
-
-
 class _Ranks:
     """Gives every rank its nodes."""
 
@@ -109,7 +105,7 @@ class _Ranks:
         if c.name not in _TYPE:
             raise InputError(f"{self.name}: {c.op[:40]!r} has no name in Chakra's schema")
         where: dict[int, tuple[int, ...]] = {}
-        for group in _members(c, self.ranks):
+        for group in c.groups or (tuple(range(self.ranks)),):
             if len(group) > 1 and c.in_bytes:
                 self.groups.setdefault(group, len(self.groups) + 1)
             for rank in group:

@@ -16,6 +16,7 @@ over the same groups become one message.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from mlsysim.hlo.fusing import joining
 from mlsysim.hlo.fusing.items import Collective, Fused, Graph, Item, Loop, Node, Work, reads_of
@@ -133,12 +134,8 @@ def boundary(
         producer = made.get(value)
         if producer is None:
             continue  # passed through
-        in_place = producer.updates is not None and producer.reads[0] not in made
-        out[value] = (
-            min(float(size[value]), producer.updates)
-            if in_place and producer.updates is not None
-            else float(size[value])
-        )
+        most = producer.updates if producer.updates is not None and producer.reads[0] not in made else inf  # in place
+        out[value] = min(float(size[value]), most)
     return reads, out
 
 
@@ -211,12 +208,8 @@ def _copy(base: str, reads: tuple[int, ...], value: int, size: Sequence[int]) ->
 def _alone(item: Item, graph: Graph, machine: Machine | None, fused: bool) -> Piece:
     if isinstance(item, Collective):
         return item
-    if isinstance(item, Loop):
-        return _loop(item, machine, fused)
-    return _from_fused(Fused([item], item.writes) if isinstance(item, Node) else item, graph.bytes)
-
-
-def _loop(item: Loop, machine: Machine | None, fused: bool) -> LoopKernels:
+    if not isinstance(item, Loop):
+        return _from_fused(Fused([item], item.writes) if isinstance(item, Node) else item, graph.bytes)
     body = kernels(item.body, fused, machine)
     communicates = any(isinstance(p, Collective) or (isinstance(p, LoopKernels) and p.communicates) for p in body)
     return LoopKernels(body, item.count, dict.fromkeys(item.reads, 0.0), dict.fromkeys(item.writes, 0.0), communicates)
@@ -367,8 +360,7 @@ class _Fuser:
         readers, written = self.readers.get(value, 0), value in self.must_write
         if not readers:
             return False
-        carries = bool(self.heavy) and any(v in self.heavy for v in node.reads if v in self.inputs)
-        if carries or node.base not in LIGHT:
+        if node.base not in LIGHT or not self.heavy.isdisjoint(node.reads):
             reader = self.only_reader[value]
             # Nobody can put a reader into the code of a custom call
             alone = readers == 1 and not written and not node.cost.matrix_flops and node.base != "custom_call"
@@ -394,17 +386,12 @@ class _Fuser:
             nodes.append(one)
             library = is_library(one)
             stack.extend(self.producer[v] for v in one.reads if v in self.inputs and (not library or v in self.layout))
-        in_place = node.updates is not None and node.reads[0] not in self.inputs
-        writes = {}
-        for value in node.writes:
-            whole = float(self.size[value])
-            writes[value] = min(whole, node.updates) if in_place and node.updates is not None else whole
+        most = node.updates if node.updates is not None and node.reads[0] not in self.inputs else inf  # in place
+        writes = {value: min(float(self.size[value]), most) for value in node.writes}
         loops = node.base in LIGHT or node.base == "reduce"
-        space = (node.space if loops else 0) if not any(n.cost.matrix_flops for n in nodes) else 0
-        kernel = Kernel(nodes, reads, writes, space=space, signature=tuple(n.signature for n in nodes))
-        if space:
-            kernel.rows = max((n.space for n in nodes if n.rows), default=0)
-        return kernel
+        space = 0 if not loops or any(n.cost.matrix_flops for n in nodes) else node.space
+        rows = max([n.space for n in nodes if n.rows], default=0) if space else 0
+        return Kernel(nodes, reads, writes, space, rows, tuple([n.signature for n in nodes]))
 
 
 def _rows(pieces: list[Piece], results: set[int]) -> list[Piece]:

@@ -320,16 +320,14 @@ def kept_in_slices(items: Sequence[Item]) -> frozenset[int]:
     def sliced(value: int, left: int = 8) -> bool:
         """Whether every way from the value leads to a slice, through operations that only change its type or layout."""
         found = readers.get(value, [])
-        return bool(found) and left > 0 and all(_slice_of(r, value) or through(r, left) for r in found)
+        return bool(found) and left > 0 and all(isinstance(r, Node) and leads(r, value, left) for r in found)
 
-    def through(item: Item, left: int) -> bool:
-        plain = isinstance(item, Node) and item.base in ("convert", "transpose", "copy", "reduce")
-        return plain and len(item.writes) == 1 and sliced(item.writes[0], left - 1)
+    def leads(node: Node, value: int, left: int) -> bool:
+        if node.base == "dynamic_slice" and node.reads[0] == value:
+            return True
+        plain = node.base in ("convert", "transpose", "copy", "reduce")
+        return plain and len(node.writes) == 1 and sliced(node.writes[0], left - 1)
 
     return frozenset(
         v for i in items if isinstance(i, Collective) and i.op == "all_reduce" for v in i.writes if sliced(v)
     )
-
-
-def _slice_of(item: Item, value: int) -> bool:
-    return isinstance(item, Node) and item.base == "dynamic_slice" and item.reads[0] == value

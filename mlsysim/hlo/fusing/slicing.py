@@ -85,23 +85,29 @@ def _dependency(pieces: Sequence[Piece]) -> tuple[Region, ...]:
     bit = {i: 1 << n for n, i in enumerate(barriers)}
     sources = joining.sources(pieces, lambda piece: piece.reads)
     same: dict[int, int] = {}  # equal sets as one object
-    before = [0] * len(pieces)  # the collectives that a piece waits for, a bit each
+    before, behind = (
+        [0] * len(pieces),
+        [0] * len(pieces),
+    )  # the collectives that a piece, or its reader, waits for, a bit each
     for i, found in enumerate(sources):
         waits = 0
         for source in found:
-            waits |= before[source] | bit.get(source, 0)
-        before[i] = same.setdefault(waits, waits)
+            waits |= behind[source]
+        before[i] = behind[i] = same.setdefault(waits, waits)
+        if i in bit:
+            behind[i] = waits | bit[i]
     after = [0] * len(pieces)  # the collectives that wait for a piece
     for i in range(len(pieces) - 1, -1, -1):
         waits = after[i] = same.setdefault(after[i], after[i])
-        waits |= bit.get(i, 0)
+        if i in bit:
+            waits |= bit[i]
         for source in sources[i]:
             after[source] |= waits
-    group: dict[Any, int] = {}
+    group: dict[tuple[int, int], int] = {}
     members: list[list[int]] = []
     region_of = []
     for i in range(len(pieces)):
-        key = i if i in bit else (before[i], after[i])
+        key = (i, -1) if i in bit else (id(before[i]), id(after[i]))
         if key not in group:
             group[key] = len(members)
             members.append([])
