@@ -21,25 +21,6 @@ from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
-__all__ = [
-    "ALGORITHM_WORDS",
-    "OPS",
-    "CallCost",
-    "Candidate",
-    "LibraryTime",
-    "Wires",
-    "call_cost",
-    "library_time",
-    "likely_link",
-    "likely_network",
-    "planned_share",
-    "wires",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
 
 _RINGS = {
     "all_reduce": ("eq-ring-allreduce", collectives.ring_all_reduce),

@@ -879,6 +879,7 @@ def test_a_limit_of_nodes_drawn_by_chance() -> None:
         ({"recompute": "selective", "recompute_modules": ("mla",)}, "must be a tuple of core_attn"),
         ({"recompute": "full", "recompute_modules": ("layernorm",)}, "belong to recompute 'selective'"),
         ({"node_limit": 4}, "limits experts, and toy has none"),
+        ({"overlap_experts": True}, "hides messages to experts, and toy has none"),
         ({"dispatch": "fp8"}, "is of tokens to experts"),
         ({"optimizer": "sgd"}, "is not one of adamw"),
         ({"offload": "gradients"}, "is not one of none, optimizer"),

@@ -15,8 +15,7 @@ from mlsysim.equations import remembered
 from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.evidence.scoring.comparing import rounding_share
-from mlsysim.hlo.estimators.roofline import weighted
-from mlsysim.hlo.roofline import Roofline
+from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
 from mlsysim.results import Listed
 
 KINDS = ("measured", "predicted", "claim", "spec", "simulated")
@@ -237,11 +236,11 @@ def _shares(estimate: hlo.Estimate) -> dict[str, tuple[Device, float]]:
 
 
 def _arithmetic_share(estimate: hlo.Estimate, device: Device) -> float:
-    clock = Roofline(device)
+    clock = RooflineEstimator(device)
     bound = total = 0.0
     for region in estimate.parts:
         for kernel, times in weighted(region.pieces):
-            seconds = clock.seconds(kernel)
+            seconds = clock.seconds(kernel.work)
             products = sum(
                 n.cost.matrix_flops / clock.peak(n.cost.matrix_dtype)
                 for n in kernel.nodes

@@ -63,5 +63,5 @@ class Estimator(Protocol):
         ...
 
     def get_exec_args(self) -> Arguments:
-        """What decides how it is run, such as the number of repeats."""
-        ...
+        """What decides how it is run, such as the number of repeats; nothing for one that runs nothing."""
+        return {}

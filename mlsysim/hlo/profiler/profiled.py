@@ -117,10 +117,6 @@ def _spread(row: list[Any]) -> Spread:
     return Spread(float(row[0]), float(row[1]), float(row[2]), int(row[3]))
 
 
-def _region(row: Mapping[str, Any]) -> ProfiledRegion:
-    return ProfiledRegion(**{**row, "measured": _spread(row["measured"])})
-
-
 @cache
 def profiled() -> Profiled:
     """The recorded measurements.
@@ -135,7 +131,7 @@ def profiled() -> Profiled:
     programs = {
         name: ProfiledProgram(
             name,
-            tuple(_region(r) for r in p["regions"]),
+            tuple(ProfiledRegion(**{**r, "measured": _spread(r["measured"])}) for r in p["regions"]),
             p["comm_regions"],
             p["evaluated"],
             _spread(p["whole"]),
