@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import ref
 
 from mlsysim._numeric import Num, all_true, is_finite, widened
+from mlsysim._numeric.traced import Made, made, plain
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.units import format as quantity
 
@@ -425,6 +426,10 @@ def equation(
             found.apply_defaults()
             return found.arguments
 
+        def followed(given: Mapping[str, Any]) -> Any:
+            """The result as a step of its own, where one of the numbers is traced."""
+            return made(checked(**{name: plain(value) for name, value in given.items()}), label, given)  # type: ignore[call-arg]
+
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             # The common case, plain numbers, is decided by one comparison each; everything else goes the long way.
@@ -434,6 +439,8 @@ def equation(
                     or not least <= value <= most
                     or (counted and value % 1)
                 ):
+                    if isinstance(value, Made):
+                        return followed(bound_to(*args, **kwargs))  # type: ignore[no-any-return]
                     args = (*map(checked_one, names, args), *args[len(names) :])  # type: ignore[assignment]
                     break
             for name, value in kwargs.items():
@@ -444,6 +451,8 @@ def equation(
                         or not least <= value <= most
                         or (counted and value % 1)
                     ):
+                        if isinstance(value, Made):
+                            return followed(bound_to(*args, **kwargs))  # type: ignore[no-any-return]
                         kwargs[name] = checked_one(name, value)
             try:
                 if owed:

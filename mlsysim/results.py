@@ -4,7 +4,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
@@ -373,31 +373,55 @@ class Input:
 
 @dataclass(frozen=True)
 class Term:
-    """A number that came out: the equation that made it, and the values that stood in it."""
+    """A number that came out: the equation or the arithmetic that made it, and the values that stood in it."""
 
     name: str
-    value: Num
-    label: str
-    arguments: Mapping[str, Num]
+    value: Any  # a number, an array, or a tuple of numbers
+    label: str  # of the equation; empty for plain arithmetic
+    arguments: Mapping[str, Any]
     binding: Any = False  # True when this term decides the answer; an array of truths for an array
+    of: Mapping[str, str] = field(default_factory=dict)  # argument -> the line that it comes from, where it has one
+    arithmetic: str = ""  # without an equation: the formula over the names of the arguments
+    units: Mapping[str, str] = field(default_factory=dict)  # and their units, with that of the value under ""
 
     @property
     def unit(self) -> str:
-        return lookup(self.label).result
+        return lookup(self.label).result if self.label else self.units.get("", "1")
 
     @property
     def formula(self) -> str:
-        return lookup(self.label).formula
+        return lookup(self.label).formula if self.label else self.arithmetic
 
     def substituted(self) -> str:
         """The formula with the numbers in it."""
-        found = lookup(self.label)
-        left_out = {
-            n: p.default for n, p in signature_of(found.function).parameters.items() if p.default is not p.empty
-        }
-        arguments = {n: units.format(v, found.units[n]) for n, v in (left_out | dict(self.arguments)).items()}
+        left_out, units_of = {}, self.units
+        if self.label:
+            found = lookup(self.label)
+            parameters = signature_of(found.function).parameters.items()
+            left_out, units_of = {n: p.default for n, p in parameters if p.default is not p.empty}, found.units
+        arguments = {n: quantity(v, units_of.get(n, "1")) for n, v in (left_out | dict(self.arguments)).items()}
         names = "|".join(sorted(arguments, key=len, reverse=True))
-        return re.sub(rf"\b({names})\b", lambda m: arguments[m[1]], self.formula) if names else self.formula
+        if not names:
+            return self.formula
+        powers = re.sub(rf"\b({names})(?= ?\*\*)", lambda m: f"({m[1]})" if " " in arguments[m[1]] else m[1], self.formula)
+        return re.sub(rf"\b({names})\b", lambda m: arguments[m[1]], powers)
+
+
+def quantity(value: Any, unit: str) -> str:
+    """A number of an explanation with its unit; of several the range. What is below every clock and every count is zero.
+
+    >>> quantity(2.9e-14, "s"), quantity(2.784e-13, "1"), quantity((0.001, 0.002), "s")
+    ('0 s', '0', '1 ms … 2 ms (2 values)')
+    """
+    if isinstance(value, tuple):
+        low, high = quantity(min(value), unit), quantity(max(value), unit)
+        return f"{low} … {high} ({len(value)} values)"
+    if not is_array(value) and abs(value) < _NOTHING.get(unit, 0.0):
+        value = 0.0
+    return units.format(value, unit)
+
+
+_NOTHING = {"s": 1e-10, "1": 1e-12}
 
 
 class Later(Sequence[str]):
@@ -453,24 +477,33 @@ class Explanation:
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """Term, value, formula with numbers, equation label, and whether it binds."""
         return [
-            (t.name, units.format(t.value, t.unit), t.substituted(), t.label, _binds(t.binding)) for t in self.terms
+            (t.name, quantity(t.value, t.unit), t.substituted(), t.label, _binds(t.binding)) for t in self.terms
         ]
 
     def __str__(self) -> str:
-        lines = [self.title]
-        for name, value, numbers, label, binds in self.rows():
-            lines.append(f"  {name:<20} {value:>16}  {binds:<7} = {numbers}  [@{label}]")
+        lines, rows = [self.title], self.rows()
+        width = max([20, *(len(row[0]) for row in rows), *(len(i.name) + 2 for i in self.inputs)])
+        for name, value, numbers, label, binds in rows:
+            lines.append(f"  {name:<{width}} {value:>16}  {binds:<7} = {numbers}" + (f"  [@{label}]" if label else ""))
         lines.append("  inputs")
-        lines += [f"    {i.name:<18} {units.format(i.value, i.unit):>16}  {i.origin}" for i in self.inputs]
+        lines += [f"    {i.name:<{width - 2}} {quantity(i.value, i.unit):>16}  {i.origin}" for i in self.inputs]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
         return _begun(str(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """Every term with its equation and unit, every input with its origin, for JSON."""
+        """Every term with its equation, unit and arguments (``from``: the line of each), every input with its origin, for JSON."""
         terms = [
-            {"name": t.name, "value": t.value, "unit": t.unit, "equation": t.label, "binds": t.binding}
+            {
+                "name": t.name,
+                "value": t.value,
+                "unit": t.unit,
+                "equation": t.label,
+                "binds": t.binding,
+                "formula": t.formula,
+                "arguments": {name: {"value": v, "from": t.of.get(name)} for name, v in t.arguments.items()},
+            }
             for t in self.terms
         ]
         inputs = [{"name": i.name, "value": i.value, "unit": i.unit, "origin": i.origin} for i in self.inputs]
@@ -483,7 +516,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         terms = table(("Term", "Value", "With the numbers in it", "Equation", "Binds"), self.rows())
-        inputs = [(i.name, units.format(i.value, i.unit), i.origin) for i in self.inputs]
+        inputs = [(i.name, quantity(i.value, i.unit), i.origin) for i in self.inputs]
         given = table(("Input", "Value", "Where from"), inputs)
         notes = "".join(f"<p>{escape(n)}</p>" for n in self.notes)
         return f"<p><strong>{escape(self.title)}</strong></p>{terms._repr_html_()}{given._repr_html_()}{notes}"
