@@ -25,7 +25,9 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def traced(record: T, origins: Mapping[str, str] | str, units_of: Mapping[str, str] | None = None, name: str = "{}") -> T:
+def traced(
+    record: T, origins: Mapping[str, str] | str, units_of: Mapping[str, str] | None = None, name: str = "{}"
+) -> T:
     """A record whose numbers are traced, each by its field's name, with its unit and where it comes from.
 
     >>> from mlsysim.results import Input
@@ -64,14 +66,21 @@ class _Lines:
         self.kept: list[Any] = []  # as long as their identities are names
         self.terms: list[Term] = []
         self.inputs: list[Input] = []
+        root = _merged(root)
         self._shared = _shared(root)
         self._add(root, "", "")
 
     def _add(self, root: Any, prefix: str, argument: str) -> None:
         """The line of a number and, after it, those of what it needs; on a stack, since sums may be long."""
         waiting = [(root, prefix, argument, "")]
-        while waiting:
+        later: list[Any] = []
+        while waiting or later:
+            if not waiting:
+                waiting, later = [later[0]], later[1:]
             node, prefix, argument, unit = waiting.pop()
+            if node.apart and waiting:
+                later.append((node, prefix, argument, unit))
+                continue
             if id(node) in self.names:
                 continue
             own = node.name or f"{prefix}: {argument}" if prefix or node.name else argument
@@ -123,6 +132,25 @@ class _Lines:
             arithmetic=_written(node, known, top=True),
             units={"": self.units[id(node)]} | {known[k]: self.units[k] for k in values},
         )
+
+
+def _merged(root: Any) -> Any:
+    """The same number, in which equal steps from equal numbers are one: what two parts asked for stands there once."""
+    same: dict[int, Any] = {}
+    known: dict[Any, Any] = {}
+    waiting = [(root, False)]
+    while waiting:
+        node, ready = waiting.pop()
+        inner = [v for v in node.of.values() if isinstance(v, Made)]
+        if not ready:
+            waiting += [(node, True), *((v, False) for v in inner if id(v) not in same)]
+            continue
+        node.of = {k: same[id(v)] if isinstance(v, Made) else v for k, v in node.of.items()}
+        parts = tuple((k, id(v) if isinstance(v, Made) else v) for k, v in node.of.items())
+        key = (node.op, parts, plain(node)) + (() if node.op else (node.name, node.origin))
+        same[id(node)] = known.setdefault(key, node)
+        known[key].called(node.name, node.apart)
+    return same[id(root)]
 
 
 def _shared(root: Any) -> set[int]:
@@ -190,7 +218,7 @@ def _unit(node: Any, known: Mapping[int, str]) -> str:
         return "1"
     if id(node) in known:
         return known[id(node)]
-    if not node.op:
+    if node.unit or not node.op:
         return node.unit
     if node.op.startswith("eq-"):
         return lookup(node.op).result

@@ -403,7 +403,9 @@ class Term:
         names = "|".join(sorted(arguments, key=len, reverse=True))
         if not names:
             return self.formula
-        powers = re.sub(rf"\b({names})(?= ?\*\*)", lambda m: f"({m[1]})" if " " in arguments[m[1]] else m[1], self.formula)
+        powers = re.sub(
+            rf"\b({names})(?= ?\*\*)", lambda m: f"({m[1]})" if " " in arguments[m[1]] else m[1], self.formula
+        )
         return re.sub(rf"\b({names})\b", lambda m: arguments[m[1]], powers)
 
 
@@ -411,11 +413,12 @@ def quantity(value: Any, unit: str) -> str:
     """A number of an explanation with its unit; of several the range. What is below every clock and every count is zero.
 
     >>> quantity(2.9e-14, "s"), quantity(2.784e-13, "1"), quantity((0.001, 0.002), "s")
-    ('0 s', '0', '1 ms … 2 ms (2 values)')
+    ('0 s', '0', '1 … 2 ms')
     """
     if isinstance(value, tuple):
         low, high = quantity(min(value), unit), quantity(max(value), unit)
-        return f"{low} … {high} ({len(value)} values)"
+        number, _, same = low.partition(" ")
+        return f"{number if same and high.endswith(f' {same}') else low} … {high}"
     if not is_array(value) and abs(value) < _NOTHING.get(unit, 0.0):
         value = 0.0
     return units.format(value, unit)
@@ -476,9 +479,7 @@ class Explanation:
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """Term, value, formula with numbers, equation label, and whether it binds."""
-        return [
-            (t.name, quantity(t.value, t.unit), t.substituted(), t.label, _binds(t.binding)) for t in self.terms
-        ]
+        return [(t.name, quantity(t.value, t.unit), t.substituted(), t.label, _binds(t.binding)) for t in self.terms]
 
     def __str__(self) -> str:
         lines, rows = [self.title], self.rows()

@@ -274,6 +274,8 @@ def even_share(size: Num, room: Num) -> Num:
         power = np.left_shift(1, np.log2(r).astype(np.int64))
         share[split] = np.maximum(np.gcd(n, r), np.gcd(n, power))
         return share
+    if isinstance(size, Made) or isinstance(room, Made):
+        return applied(even_share, "even_share", size, room)
     if size <= room:
         return size
     return max(math.gcd(size, room), math.gcd(size, 1 << (room.bit_length() - 1)))

@@ -17,42 +17,57 @@ class Made:
     name: str
     unit: str
     origin: str
+    apart: bool = False  # its line stands with those that it needs, after the others
 
-    def called(self, name: str) -> Any:
+    def called(self, name: str, apart: bool = False) -> Any:
         """The same number; its line has this name unless it has one already."""
-        self.name = self.name or name
+        self.name, self.apart = self.name or name, self.apart or apart
         return self
 
 
+def called(value: Any, name: str, apart: bool = False) -> Any:
+    """The same number, with a name where it is traced."""
+    return value.called(name, apart) if isinstance(value, Made) else value
+
+
 class Traced(float, Made):
-    """A float that is traced."""
+    """A number that is traced; a whole one counts as an integer does."""
+
+    whole: bool
+
+    def __index__(self) -> int:
+        return operator.index(plain(self))
 
 
-class TracedInt(int, Made):
-    """An integer that is traced."""
+class TracedTuple(tuple[float, ...], Made):
+    """Several numbers that one line of an explanation holds."""
 
 
 def plain(x: Any) -> Any:
     """The bare number.
 
-    >>> type(plain(given(2.0, "batch"))) is float
-    True
+    >>> type(plain(given(2.0, "batch"))) is float, type(plain(given(2, "layers") * 3)) is int
+    (True, True)
     """
-    return float(x) if type(x) is Traced else int(x) if type(x) is TracedInt else x
+    if type(x) is Traced:
+        return int(x) if x.whole else float(x)
+    return tuple(x) if type(x) is TracedTuple else x
 
 
 def given(value: Any, name: str, unit: str = "1", origin: str = "") -> Any:
     """A number to start from. What is no plain number, or traced already, stays what it is."""
-    if type(value) is not float and type(value) is not int:
-        return value
     return made(value, "", {}, name, unit, origin)
 
 
 def made(value: Any, op: str, of: Mapping[str, Any], name: str = "", unit: str = "", origin: str = "") -> Any:
     """What an operation made of other numbers; what is no plain number stays what it is."""
-    if type(value) is not float and type(value) is not int:
+    if type(value) is tuple:
+        number: Any = TracedTuple(value)
+    elif type(value) is float or type(value) is int:
+        number = Traced(value)
+        number.whole = type(value) is int
+    else:
         return value
-    number: Any = Traced(value) if type(value) is float else TracedInt(value)
     number.op, number.of, number.name, number.unit, number.origin = op, of, name, unit, origin
     return number
 
@@ -89,12 +104,10 @@ _SIGNS = {
     "**": ("pow", operator.pow),
 }
 for _sign, (_name, _function) in _SIGNS.items():
-    for _kind in (Traced, TracedInt):
-        _forward, _backward = _operation(_sign, _function)
-        setattr(_kind, f"__{_name}__", _forward)
-        setattr(_kind, f"__r{_name}__", _backward)
-for _kind in (Traced, TracedInt):
-    _kind.__neg__ = lambda x: made(-plain(x), "neg", {"x": x})  # type: ignore[method-assign]
+    _forward, _backward = _operation(_sign, _function)
+    setattr(Traced, f"__{_name}__", _forward)
+    setattr(Traced, f"__r{_name}__", _backward)
+Traced.__neg__ = lambda x: made(-plain(x), "neg", {"x": x})  # type: ignore[method-assign]
 
 
 def applied(function: Callable[..., Any], name: str, *xs: Any) -> Any:

@@ -293,9 +293,22 @@ class Served(Result):
             "model, so its percentiles differ where queues interact."
         )
 
+    @cached_property
+    def replica_of_all(self) -> Replica:
+        """The replica with every place that memory holds, whether in pace or not."""
+        q = self.question
+        return _replica(replace(q, slo=None if q.slo is None else replace(q.slo, itl=None)), self.deployment, 1.0)
+
+    def load_of(self, replicas: int) -> Load:
+        """The same rate on another number of replicas."""
+        load: Any = self.load
+        return _loaded(self.question, load.replica, float(load.rate), replicas)
+
     def explain(self) -> Explanation:
-        """Every term: of the replicas under load where there are any, else of the static batch."""
-        return self.load.explain() if self.load else self.generation.explain()
+        """The chain from the answer to its sources: devices, replicas, places, the step that decides, its terms, every rate."""
+        from mlsysim.doors.deriving import why_served
+
+        return why_served(self)
 
     def _numbers(self) -> dict[str, Any]:
         """The answer that is printed: of the replicas under load, and one request ``alone`` on one; or of the static batch."""

@@ -18,7 +18,7 @@ from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import as_published, release_of
-from mlsysim.results import Result, plain, shown
+from mlsysim.results import Explanation, Result, plain, shown
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
 from mlsysim.serving.fleet import Conversation, Played, play, rank_limits
@@ -335,9 +335,11 @@ class Simulated(Result):
         options, tokens = memory_options(r.config, r.machines.device), r.input_len + r.output_len
         return tuple(remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv, r.experts, r.head, options))
 
-    def explain(self) -> Table:
-        """Mean and percentiles of every metric, those of queue and prompt included."""
-        return self.percentiles()
+    def explain(self) -> Explanation | Table:
+        """The chain from the 99th percentile of the time to the first token to its sources, and every percentile."""
+        from mlsysim.doors.deriving import why_simulated
+
+        return why_simulated(self) if self.fits else self.percentiles()
 
     def frame_rows(self) -> Sequence[Mapping[str, Any]]:
         """A row per run."""

@@ -51,7 +51,9 @@ def traced_constants(class_name: str) -> Constants:
     'fitted to 655'
     """
     return {
-        name: {k: given(v, k.replace("_", " "), _unit(k), f"{fitted_to(class_name)}: {name}") for k, v in values.items()}
+        name: {
+            k: given(v, k.replace("_", " "), _unit(k), f"{fitted_to(class_name)}: {name}") for k, v in values.items()
+        }
         for name, values in shipped(class_name).items()
     }
 

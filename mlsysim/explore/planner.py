@@ -428,7 +428,11 @@ class PlanSearch(Result):
             )
         return says
 
-    def explain(self, count: int = 5) -> Table:
+    def explain(self, count: int = 5) -> Any:
+        """The best plans beside each other, as :meth:`table`."""
+        return self.table(count)
+
+    def table(self, count: int = 5) -> Table:
         """The best plans, what they need and what the next ones lose by; those that need least where none fits."""
         found = self.best(count) if len(self.fitting) else self.rows.smallest("memory", count)
         best = found.row(0)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from mlsysim._numeric.traced import given
+from mlsysim._numeric.traced import called, given
 from mlsysim.chains import traced
 from mlsysim.inference.deployment import Deployment
 from mlsysim.inference.shares import traced_efficiencies
@@ -41,10 +41,9 @@ def reasons(d: Deployment) -> tuple[Any, ...]:
     )
 
 
-def traced_pass(d: Deployment, batch: Any, new: Any, cached_len: Any, decode: float) -> Any:
+def traced_pass(d: Deployment, batch: Any, new: Any, cached_len: Any, decode: float, name: str) -> Any:
     """The time of a pass with all that is behind it; its terms have their names."""
     terms = pass_cost(*reasons(d), batch, new, cached_len, decode).terms
-    for name, value in vars(terms).items():
-        if hasattr(value, "called"):
-            value.called(name.replace("_", " "))
-    return terms.time
+    for term, value in vars(terms).items():
+        called(value, f"{name}: {term.replace('_', ' ')}")
+    return called(terms.time, name, apart=True)

@@ -227,10 +227,16 @@ def traced_efficiencies(
         known = _of(Same(device), precision, efficiencies.name, server_of(framework), True)
         used = known if known == efficiencies else efficiencies
     origins = {f.name: f"{used.name}: {used.source}" for f in fields(used)}
-    return chains.traced(used, origins | (_ORIGINS if used.name in (CALIBRATED, DATASHEET) else {}), _UNITS, "efficiencies: {}")
+    return chains.traced(
+        used, origins | (_ORIGINS if used.name in (CALIBRATED, DATASHEET) else {}), _UNITS, "efficiencies: {}"
+    )
 
 
-_UNITS = {name: "s" for name in Efficiencies.__dataclass_fields__ if name.endswith(("_overhead", "_time", "_start", "_latency"))}
+_UNITS = {
+    name: "s"
+    for name in Efficiencies.__dataclass_fields__
+    if name.endswith(("_overhead", "_time", "_start", "_latency"))
+}
 
 
 def half_peak(device: Device, precision: str) -> float:

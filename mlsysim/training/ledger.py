@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cache
 
 from mlsysim._numeric import Num, is_array
+from mlsysim._numeric.traced import called
 from mlsysim.equations import REGISTRY, signature_of
 from mlsysim.results import Term
 
@@ -27,7 +28,7 @@ class Ledger:
             given = signature_of(function).bind(**arguments)
             given.apply_defaults()
             self.terms.append(Term(name, value, _label(function), given.arguments))
-        return value
+        return called(value, name)
 
     def lacks(self, number: Num) -> bool:
         """Whether a single plan lacks what there are so many of: that takes no time, and nobody need work it out."""

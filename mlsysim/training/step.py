@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, flops, intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
+from mlsysim._numeric.traced import called
 from mlsysim.catalog import Cluster, Device, Machines, Node
 from mlsysim.catalog.shapes import Model
+from mlsysim.chains import traced
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.efficiencies.ground import training_place
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
@@ -24,7 +26,7 @@ from mlsysim.training.equations import hfu, mfu
 from mlsysim.training.fit import TASKS, training_memory
 from mlsysim.training.parts import Efficiencies, Layout, Machine, StepTerms, Work
 from mlsysim.training.shapes import layout_of, work_of
-from mlsysim.training.shares import PEAK_FORMAT, efficiencies_of
+from mlsysim.training.shares import PEAK_FORMAT, UNITS, efficiencies_of, traced_efficiencies
 from mlsysim.training.terms import explained, repeated_share, step_terms
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ class TrainingStep(Result):
                 Input(
                     _SHOWN_AS.get(f.name, f.name),
                     getattr(e, f.name),
-                    _UNITS.get(f.name, "1"),
+                    UNITS.get(f.name, "1"),
                     _origin(f.name, e, variation),
                 )
                 for f in fields(e)
@@ -254,6 +256,29 @@ class TrainingStep(Result):
                 )
             ),
         )
+
+    def traced_time(self) -> Any:
+        """The time with all that is behind it: the same step, asked with numbers that know where they come from."""
+        links = {i.name: i.origin for i in self.inputs}
+        shape = f"counted from the shape of {self.model.name}: {self.model.source}, {self.model.where}"
+        peak = next(origin for name, origin in links.items() if name.startswith("peak"))
+        rates = {"peak_flops": peak, "half_peak_flops": peak, "memory_bandwidth": links["memory bandwidth"]}
+        rates |= {
+            "intra_bandwidth": links["scale-up link"],
+            "inter_bandwidth": links["network"],
+            "domain": links["scale-up domain"],
+        }
+        rates["host_bandwidth"] = self.device.origin("host_bandwidth") if self.device.has("host_bandwidth") else CALLER
+        units_of = {name: "FLOP/s" if name.endswith("flops") else "byte/s" for name in rates if name != "domain"}
+        terms = step_terms(
+            traced(self.work, shape),
+            traced(self.layout, "the plan and the batch"),
+            traced(self.machine, rates, units_of),
+            traced_efficiencies(self.device, self.asked.precision, self.efficiencies),
+        )
+        for name, value in vars(terms).items():
+            called(value, f"step: {name.replace('_', ' ')}")
+        return called(terms.time, "step")
 
     def _outlook(self) -> list[str]:
         """How wrong the time may be, and what it hangs on; of one plan."""
@@ -574,12 +599,3 @@ _RATES: dict[str, tuple[str, ...]] = {
 }
 # Shares of a rate whose own name is that of the rate.
 _SHOWN_AS = {"network": "network share", "link": "link share", "memory": "memory share"}
-_UNITS = {
-    "layer_overhead": "s",
-    "expert_overhead": "s",
-    "cast_bytes": "byte",
-    "cp_start": "s",
-    "ring_node_step": "s",
-    "ring_network_step": "s",
-    "optimizer_bytes": "byte",
-}
