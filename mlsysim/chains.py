@@ -120,8 +120,10 @@ class _Lines:
         for value in _operands(node, self._shared):
             short = re.sub(r"\W+", "_", self.names[id(value)].split(": ")[-1]).strip("_") or "part"
             short = short if short[0].isalpha() else f"n_{short}"
-            same = sum(one == short or one.startswith(f"{short}_") for one in known.values())
-            known.setdefault(id(value), f"{short}_{same + 1}" if same else short)
+            unique, count = short, 2
+            while unique in known.values():
+                unique, count = f"{short}_{count}", count + 1
+            known.setdefault(id(value), unique)
         values = {id(v): v for v in _operands(node, self._shared)}
         return Term(
             name,

@@ -38,6 +38,7 @@ __all__ = [
     "check_argument",
     "equation",
     "is_recording",
+    "label_of",
     "lookup",
     "recording",
     "remembered",
@@ -234,6 +235,16 @@ def lookup(label: str) -> Equation:
     if label not in _registry:
         raise unknown_name("equation", label, _registry)
     return _registry[label]
+
+
+def label_of(function: Callable[..., Any]) -> str:
+    """The label under which an equation is registered.
+
+    >>> from mlsysim import roofline
+    >>> label_of(roofline.ridge_point)
+    'eq-ridge-point'
+    """
+    return next(label for label, one in _registry.items() if one.function is function)
 
 
 @contextmanager

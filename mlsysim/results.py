@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
-from mlsysim.equations import lookup, signature_of
+from mlsysim.equations import label_of, lookup, signature_of
 from mlsysim.errors import InputError
 from mlsysim.tables import Table, table
 
@@ -407,6 +407,21 @@ class Term:
             rf"\b({names})(?= ?\*\*)", lambda m: f"({m[1]})" if " " in arguments[m[1]] else m[1], self.formula
         )
         return re.sub(rf"\b({names})\b", lambda m: arguments[m[1]], powers)
+
+
+class Terms(list[Term]):
+    """The terms of an explanation, written down as their equations are asked.
+
+    >>> from mlsysim.roofline import ridge_point
+    >>> terms = Terms()
+    >>> terms("ridge", ridge_point, peak_flops=300e12, memory_bandwidth=2e12), terms[0].label
+    (150.0, 'eq-ridge-point')
+    """
+
+    def __call__(self, name: str, function: Callable[..., Any], binding: Any = False, **arguments: Any) -> Any:
+        value = function(**arguments)
+        self.append(Term(name, value, label_of(function), arguments, binding))
+        return value
 
 
 def quantity(value: Any, unit: str) -> str:

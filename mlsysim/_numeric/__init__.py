@@ -251,7 +251,7 @@ def whole(x: Num) -> Num:
     >>> whole(8.0)
     8
     """
-    return x.astype("int64") if is_array(x) else int(x)
+    return x.astype("int64") if is_array(x) else _of_one(int, x)
 
 
 def even_share(size: Num, room: Num) -> Num:

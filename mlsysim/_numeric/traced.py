@@ -72,12 +72,14 @@ def made(value: Any, op: str, of: Mapping[str, Any], name: str = "", unit: str =
     return number
 
 
-# What changes nothing: the second operand of an operation, by its sign; of sums also one that happens to be zero.
+# What changes nothing: the second operand of an operation, by its sign; of sums also arithmetic that comes to zero.
 _IDLE = {"+": 0, "-": 0, "*": 1, "/": 1, "**": 1}
 
 
 def _idle(sign: str, value: Any) -> bool:
-    return value == _IDLE.get(sign) and (sign in "+-" or not isinstance(value, Made))
+    if value != _IDLE.get(sign):
+        return False
+    return not isinstance(value, Made) or (sign in "+-" and not value.op.startswith("eq-"))
 
 
 def _operation(sign: str, function: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:

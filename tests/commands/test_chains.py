@@ -163,7 +163,7 @@ FUNCTIONS = {
         batch_full, batch_mean, batch_variance, throughputs, found_busy, share_in_pace, fewest_replicas, most_in_pace,
         largest_rate, fastest_that_fits,
     )
-} | {"even_share": lambda size, room: size if size <= room else math.gcd(int(size), int(room))}  # fmt: skip
+} | {"int": int, "even_share": lambda size, room: size if size <= room else math.gcd(int(size), int(room))}  # fmt: skip
 
 
 def walked(explanation: Explanation) -> Lines:

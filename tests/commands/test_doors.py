@@ -27,7 +27,7 @@ from mlsysim import (
     serving_steps,
     training,
 )
-from mlsysim.doors.serving import Formats, formats_of
+from mlsysim.doors.asked import Formats, formats_of
 from mlsysim.doors.words import Assumed
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan
