@@ -15,7 +15,7 @@ from mlsysim._numeric import Num, all_true, even_share, is_array, maximum, minim
 from mlsysim.catalog import Model, Node, Sourced
 from mlsysim.equations import AT_LEAST_ONE, COUNT, POSITIVE, equation, shown
 from mlsysim.errors import InputError
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 __all__ = [
     "AXES",
@@ -400,7 +400,7 @@ _PLAIN = ("1f1b", None, (), None, "none")
 
 
 @dataclass(frozen=True)
-class Placement(Listed):
+class Placement(Result):
     """Where the groups of a plan lie, by name of the axis (``data`` is dp and cp together)."""
 
     inside: Mapping[str, Num]  # ranks of one group that share a scale-up domain
@@ -1202,7 +1202,7 @@ def penalised_step(step_time: Num, leaves: Num, penalty: Num) -> Num:
 
 
 @dataclass(frozen=True)
-class TensorParallelCost(Listed):
+class TensorParallelCost(Result):
     """One micro-batch through the whole model on one tensor-parallel group."""
 
     tp: int

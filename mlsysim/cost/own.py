@@ -212,6 +212,11 @@ _GIVEN = (
 class OwnOrRent(Result):
     """What :func:`own_or_rent` returns, per device: rates in USD/s, the break-even use and time (inf: never)."""
 
+    NUMBERS = (
+        "owned_usd_per_s=owned_rate rented_usd_per_s=rented_rate utilisation break_even_utilisation break_even_time_s "
+        "cheaper"
+    )
+
     owned_rate: Num
     rented_rate: Num
     utilisation: Num
@@ -240,18 +245,6 @@ class OwnOrRent(Result):
         """Both rates and both break-even points, with the numbers in them."""
         said = self.cheaper if isinstance(self.cheaper, str) else "see each"
         return Explanation(f"cheaper at this use: {said}", self.terms, self.inputs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units and USD, for JSON; null where there is no break-even."""
-        found = {
-            "owned_usd_per_s": self.owned_rate,
-            "rented_usd_per_s": self.rented_rate,
-            "utilisation": self.utilisation,
-            "break_even_utilisation": self.break_even_utilisation,
-            "break_even_time_s": self.break_even_time,
-            "cheaper": self.cheaper,
-        }
-        return dict(plain(found))
 
 
 def _or_never(time: Num) -> str:

@@ -17,6 +17,7 @@ from mlsysim.inference.reasons import reasons, traced_pass
 from mlsysim.results import CALLER, Explanation
 from mlsysim.serving_steps import Batch, StepModel
 from mlsysim.serving_steps.mixed import MixedSteps
+from mlsysim.training import TrainingStep
 
 if TYPE_CHECKING:
     from mlsysim.doors.planning import Planned
@@ -164,14 +165,13 @@ def why_trained(t: "Trained") -> Explanation:
     return chain(title, root, t.step.explain().notes, binding=f"step: {t.step.binding.replace('_', ' ')}")
 
 
-def why_planned(p: "Planned", count: int) -> Explanation:
+def why_planned(p: "Planned", first: TrainingStep, count: int) -> Explanation:
     """The first plan: its step down to its sources, beside the steps of the next ones, and whether it fits."""
-    from mlsysim.doors.training import step_of
     from mlsysim.explore.planner import TIE
 
     best = p.best(max(count, 2))
     rows = [best.row(k) for k in range(len(best))]
-    step = step_of(p.question, p.plan()).traced_time()
+    step = first.traced_time()
     next_ones = tuple(float(row["time"]) for row in rows[1:]) or (float(rows[0]["time"]),)
     given_ = {
         "x0": step,

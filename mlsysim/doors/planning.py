@@ -7,7 +7,7 @@ from typing import Any
 from mlsysim import catalog, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node
 from mlsysim.catalog.shapes import asked_for
-from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, networked, remedies_of, whole
+from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, networked, remedies_of, step_of, whole
 from mlsysim.doors.words import Assumed, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, said
 from mlsysim.errors import unknown_name
@@ -59,7 +59,9 @@ class Planned(PlanSearch):
         """The chain from the first plan's step to its sources, beside the next plans; the smallest ones where none fits."""
         from mlsysim.doors.deriving import why_planned
 
-        return why_planned(self, count) if self.fits else self.table(count)
+        if not self.fits or self.question is None:
+            return self.table(count)
+        return why_planned(self, step_of(self.question, self.plan()), count)
 
     def to_dict(self) -> dict[str, Any]:
         """The job, how many plans there are, the ten best of them, and what would fit where none does."""

@@ -21,7 +21,7 @@ from mlsysim.inference.solver import METHOD
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import as_published, release_of
 from mlsysim.parallelism import Plan
-from mlsysim.results import Explanation, Listed, Result, plain, shown
+from mlsysim.results import Explanation, Result, plain, shown
 
 INPUT_LEN, OUTPUT_LEN = 1024, 256  # assumed where nobody says
 NARROWER = {"fp32": "bf16", "bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}
@@ -30,7 +30,7 @@ _MOST_REPLICAS = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question(Asked, Listed):
+class Question(Asked, Result):
     """Everything that an answer rests on, so that another one can be asked with a single difference."""
 
     rate: float | None = None

@@ -16,7 +16,7 @@ from mlsysim.doors.words import PUE, Assumed, count, counted, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
-from mlsysim.results import Explanation, Listed, Result, plain, shown
+from mlsysim.results import Explanation, Result, plain, shown
 from mlsysim.training import TrainingStep
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _MOST_NODES = 64  # times as many: what would fit is looked for no further
 
 
 @dataclass(frozen=True)
-class Question(Listed):
+class Question(Result):
     """Everything that an answer rests on, so that another one can be asked with a single difference."""
 
     model: Model

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlsysim import catalog, units
 from mlsysim._numeric import Num, all_true, is_array, widening
@@ -10,7 +10,7 @@ from mlsysim.catalog import Device, Facility, Grid
 from mlsysim.energy import footprint, power
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, largest, plain, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, largest, shown
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -28,6 +28,11 @@ _TEXT = {
 @dataclass(frozen=True)
 class Footprint(Result):
     """What :func:`run` returns; SI units, floats or arrays. The ``parts`` sum to ``energy``; None is "not asked for"."""
+
+    NUMBERS = (
+        "it_power_w it_energy_j energy_j parts_j carbon_location_kg carbon_market_kg carbon_embodied_kg water_site_l "
+        "water_source_l energy_per_token_j not_counted=notes"
+    )
 
     it_power: Num
     it_energy: Num
@@ -73,23 +78,6 @@ class Footprint(Result):
     def explain(self) -> Explanation:
         """Each part with its equation, the numbers in it, and the source of each input."""
         return Explanation(f"{_kwh(self.energy)} of facility energy", self.terms, self.inputs, self.notes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "it_power_w": self.it_power,
-            "it_energy_j": self.it_energy,
-            "energy_j": self.energy,
-            "parts_j": dict(self.parts),
-            "carbon_location_kg": self.carbon_location,
-            "carbon_market_kg": self.carbon_market,
-            "carbon_embodied_kg": self.carbon_embodied,
-            "water_site_l": self.water_site,
-            "water_source_l": self.water_source,
-            "energy_per_token_j": self.energy_per_token,
-            "not_counted": list(self.notes),
-        }
-        return dict(plain(found))
 
 
 def _mwh(joules: Num) -> str:

@@ -23,7 +23,7 @@ from mlsysim.inference import Deployment
 from mlsysim.inference.wiring import CARDS
 from mlsysim.inference.work import alike_plans
 from mlsysim.memory.quantised import WIDE, experts_alone
-from mlsysim.results import Listed, Result, labelled, plain, shown
+from mlsysim.results import Result, labelled, plain, shown
 from mlsysim.serving import Pool, Served
 from mlsysim.tables import Table, table
 
@@ -42,7 +42,7 @@ _MOST_TOKENS = 10**7
 
 
 @dataclass(frozen=True)
-class Layout(Listed):
+class Layout(Result):
     """A replica: its degrees in words, and the devices that it takes."""
 
     words: str
@@ -56,7 +56,7 @@ class Layout(Listed):
 
 
 @dataclass(frozen=True)
-class Point(Listed):
+class Point(Result):
     """One way to serve, at one concurrency."""
 
     mode: str
@@ -141,7 +141,8 @@ class Frontier(Result):
     def chart(self) -> "Drawing | None":
         """Throughput per device against tokens per second of a user: the front, its two ends, and what it beats."""
         from mlsysim.drawing import shapes
-        from mlsysim.drawing.charts import Chart, Line, Marks
+        from mlsysim.drawing.charts import Chart
+        from mlsysim.drawing.marks import Line, Marks
         from mlsysim.drawing.style import PALETTE
 
         if not self.points:

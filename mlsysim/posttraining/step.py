@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlsysim import catalog
 from mlsysim.catalog import Model
@@ -17,7 +17,7 @@ from mlsysim.posttraining.rollouts import (
     two_pools_step,
     weight_sync,
 )
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, largest, plain, shown
+from mlsysim.results import CALLER, Input, Result, Term, Terms, labelled, largest, shown
 from mlsysim.training import training_step
 from mlsysim.transformer import parameter_count
 
@@ -34,6 +34,11 @@ _METHOD = (
 @dataclass(frozen=True)
 class RLStep(Result):
     """What :func:`rl_step` returns, in SI units: one step of reinforcement learning and its parts."""
+
+    NUMBERS = (
+        "model=model.name device devices generators samples mean_len longest steps concurrency staleness tokens_per_s "
+        "generation_s prompts_s scoring_s training_s syncing_s step_time_s token_time_s tail_s time_s"
+    )
 
     model: Model
     device: str
@@ -54,6 +59,7 @@ class RLStep(Result):
     syncing: float
     terms: tuple[Term, ...]
     inputs: tuple[Input, ...]
+    notes: ClassVar[tuple[str, ...]] = (_METHOD,)
 
     @property
     def asynchronous(self) -> bool:
@@ -119,29 +125,6 @@ class RLStep(Result):
         from mlsysim.drawing import shapes
 
         return shapes.terms("a step of reinforcement learning", self.parts)
-
-    def explain(self) -> Explanation:
-        """Each part with its equation, the numbers in it, and where they come from."""
-        return Explanation(self.summary()[0], self.terms, self.inputs, (_METHOD,))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        names = ("generation", "prompts", "scoring", "training", "syncing", "step_time", "token_time", "tail", "time")
-        found = {
-            "model": self.model.name,
-            "device": self.device,
-            "devices": self.devices,
-            "generators": self.generators,
-            "samples": self.samples,
-            "mean_len": self.mean_len,
-            "longest": self.longest,
-            "steps": self.steps,
-            "concurrency": self.concurrency,
-            "staleness": self.staleness,
-            "tokens_per_s": self.tokens_per_s,
-            **{f"{name}_s": getattr(self, name) for name in names},
-        }
-        return dict(plain(found))
 
 
 def _line(d: Deployment, context: float, answers: float) -> tuple[float, float]:

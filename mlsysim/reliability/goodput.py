@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array, widening
@@ -19,7 +19,7 @@ from mlsysim.reliability.checkpoints import (
 )
 from mlsysim.reliability.failures import cluster_mtbf, expected_failures, spare_availability, unavailability
 from mlsysim.reliability.intervals import best_interval
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, plain, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, share, shown
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -67,6 +67,11 @@ def fleet_goodput(goodput: Num, availability: Num, nodes: Num, spares: Num = 0.0
 @dataclass(frozen=True)
 class Goodput(Result):
     """What :func:`training_goodput` returns; SI units, floats or arrays. ``parts`` sum to 1."""
+
+    NUMBERS = (
+        "method mtbf_s write_time_s stall_s lag_s interval_s lost_work_per_failure_s=lost_work goodput "
+        "goodput_first_order=first_order availability fleet_goodput=fleet parts inputs=given"
+    )
 
     method: str
     mtbf: Num
@@ -142,25 +147,6 @@ class Goodput(Result):
                 "no silent corruption.",
             ),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "method": self.method,
-            "mtbf_s": self.mtbf,
-            "write_time_s": self.write_time,
-            "stall_s": self.stall,
-            "lag_s": self.lag,
-            "interval_s": self.interval,
-            "lost_work_per_failure_s": self.lost_work,
-            "goodput": self.goodput,
-            "goodput_first_order": self.first_order,
-            "availability": self.availability,
-            "fleet_goodput": self.fleet,
-            "parts": self.parts,
-            "inputs": dict(self.given),
-        }
-        return dict(plain(found))
 
 
 _FAR_OFF = (
