@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlsysim._numeric import sqrt
-from mlsysim._numeric.traced import called, made, plain
+from mlsysim._numeric.traced import Made, called, made, plain
 from mlsysim.capacity.batching import request_capacity
 from mlsysim.capacity.queues import utilisation, waiting_share
 from mlsysim.capacity.replicas import Replica
@@ -31,7 +31,7 @@ def traced_replica(replica: Replica, prefill_time: Any, step: Any, steps: Any, v
 
 
 def share_met(load: Load, r: Known, rate: Any, replicas: Any, slots: Any, targets: dict[str, Any]) -> Any:
-    """The share of the requests within the targets, from a load and its replica with traced numbers.
+    """The share of the requests within the targets, or the utilisation without any, of a load whose replica has traced numbers.
 
     The states of the batches are one line: ``batch_full``, ``batch_mean`` and ``batch_variance`` of the birth-and-death chain
     whose throughput with n requests in the batches is that of the batch n / crowd, at most of the places (chapter 8).
@@ -80,4 +80,4 @@ def share_met(load: Load, r: Known, rate: Any, replicas: Any, slots: Any, target
             )
             * met
         )
-    return called(met, f"{before}within the targets")
+    return called(met, f"{before}within the targets") if isinstance(met, Made) else rho

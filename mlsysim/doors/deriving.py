@@ -41,7 +41,8 @@ def why_served(s: "Served") -> Explanation:
 
 
 _STATES = (
-    "In the lines: at_batch(step, n) and each_batch(step) are the lines of the step with another batch; batch_full, batch_mean and "
+    "In the lines: fewest_replicas is the first number whose share within the targets suffices, fewest_below_one the first whose "
+    "utilisation is below one; at_batch(step, n) and each_batch(step) are the lines of the step with another batch; batch_full, batch_mean and "
     "batch_variance are of the birth-and-death chain whose throughput with n requests in a crowd of replicas is that of batch n / crowd; "
     "found_busy is the root of eq-dealt-share; share_in_pace is eq-in-time over the batches and lengths of answers."
 )
@@ -94,8 +95,10 @@ def _sized(s: "Served", load: Load) -> Any:
         count = given(load.replicas, "replicas", "1", "as many as the devices given make, or one")
         found = {"x0": rate, "x1": met(load, count), "x2": share}
         return made(float(load.rate), "largest_rate", found, unit="1/s").called("most requests per second")
-    count = given(load.replicas, "replicas tried", "1", "one number after the other, until the targets are met")
-    found = {"x0": count, "x1": met(load, count), "x2": share}
+    count = given(
+        load.replicas, "replicas tried", "1", "one number after the other, until they carry the rate within the targets"
+    )
+    found = {"x0": count, "x1": met(load, count), **({"x2": share} if targets else {})}
     if load.replicas > 1:
         fewer = given(load.replicas - 1, "one replica fewer", "1", "the number tried before")
         if rate >= (load.replicas - 1) * r.capacity:
@@ -103,7 +106,8 @@ def _sized(s: "Served", load: Load) -> Any:
             found["x3"] = full.called(f"with {load.replicas - 1} replicas: utilisation")
         else:
             found["x4"] = met(s.load_of(load.replicas - 1), fewer)
-    replicas = made(load.replicas, "fewest_replicas", found, unit="1").called("replicas")
+    rule = "fewest_replicas" if targets else "fewest_below_one"
+    replicas = made(load.replicas, rule, found, unit="1").called("replicas")
     each = given(
         d.devices, "devices of a replica", "1", f"the layout {_layout(s.option)}: of those tried, the fewest devices"
     )

@@ -142,6 +142,11 @@ def fewest_replicas(tried: int, met: float, share: float, *fewer: float) -> int:
     return tried
 
 
+def fewest_below_one(tried: int, utilisation: float, *fewer: float) -> int:
+    assert utilisation < 1 and all(other >= 1 for other in fewer)
+    return tried
+
+
 def most_in_pace(tried: float, itl: float, one_more: float, target: float) -> float:
     assert itl <= target < one_more
     return tried
@@ -160,7 +165,7 @@ def fastest_that_fits(step: float, others: Sequence[float], tie: float, memory: 
 FUNCTIONS = {
     f.__name__: f
     for f in (
-        batch_full, batch_mean, batch_variance, throughputs, found_busy, share_in_pace, fewest_replicas, most_in_pace,
+        batch_full, batch_mean, batch_variance, throughputs, found_busy, share_in_pace, fewest_replicas, fewest_below_one, most_in_pace,
         largest_rate, fastest_that_fits,
     )
 } | {"int": int, "even_share": lambda size, room: size if size <= room else math.gcd(int(size), int(room))}  # fmt: skip
@@ -199,6 +204,7 @@ def test_the_devices_of_a_service_follow_from_the_lines_alone() -> None:
         ("Llama-3.1-70B", "H100", {"slo": SLO(ttft=2.0), "rate": 4, "tp": 4}),
         ("Llama-3.1-8B", "H100", {"slo": SLO(ttft=0.5, itl=0.02)}),
         ("Llama-3.1-8B", "H100", {"rate": 30, "routing": "least-loaded"}),
+        ("Llama-3.1-8B", "H100", {"rate": 20}),
         ("Llama-3.1-8B", "H100", {"batch": 4, "efficiencies": "bound"}),
         ("gpt-oss-120B", "H200", {"input_len": 4000, "efficiencies": "datasheet"}),
         ("DeepSeek-V3", "8 H200", {"tp": 8, "ep": 8, "precision": "fp8", "batch": 64}),
@@ -209,6 +215,7 @@ def test_so_do_other_answers_of_serve(model: str, device: str, question: dict[st
     lines = walked(found.explain())
     if "rate" in question:
         assert lines.value(lines.head) == found.devices
+        assert any(name.startswith("step of ") for name in lines.terms)  # down to the step that decides
     elif "slo" in question:
         assert lines.value(lines.head) == pytest.approx(float(found.load.rate))  # type: ignore[union-attr]
     else:
