@@ -395,8 +395,8 @@ def first_answer() -> str:
     answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20)
     return (
         f"{HEADER}```python\nimport mlsysim\n\n{code}\nprint(answer)\n```\n\n```{{.text .prose}}\n{answer}\n```\n\n"
-        '::: {.callout-note collapse="true" title="Where does it come from? print(answer.explain())"}\n'
-        f"```text\n{answer.explain()}\n```\n:::\n"
+        '::: {.callout-note collapse="true" title="Where does it come from? answer.explain()"}\n'
+        f"```text\n{answer.explain()!r}\n```\n:::\n"
     )
 
 

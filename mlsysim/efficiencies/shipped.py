@@ -33,11 +33,11 @@ def shipped(class_name: str) -> Constants:
 def fitted_to(class_name: str) -> str:
     """What the constants of a class were fitted to, in words.
 
-    >>> fitted_to("collective").startswith("fitted to 119 published measurements of 6 sources")
+    >>> fitted_to("collective").startswith("fitted to 119 measurements of 6 sources")
     True
     """
     fit = _file(class_name)["fit"]
-    return f"fitted to {fit['rows']} published measurements of {len(fit['groups'])} sources ({fit['date']})"
+    return f"fitted to {fit['rows']} measurements of {len(fit['groups'])} sources ({fit['date']})"
 
 
 def _unit(name: str) -> str:
@@ -47,7 +47,7 @@ def _unit(name: str) -> str:
 def traced_constants(class_name: str) -> Constants:
     """The fitted constants, each of which knows what it was fitted to.
 
-    >>> traced_constants("inference")["software"]["ungrouped"].origin.partition(" published")[0]
+    >>> traced_constants("inference")["software"]["ungrouped"].origin.partition(" measurements")[0]
     'fitted to 655'
     """
     return {
