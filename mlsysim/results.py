@@ -495,7 +495,9 @@ class Explanation:
 
     def __str__(self) -> str:
         lines, rows = [self.title], self.rows()
-        width = max([20, *(len(row[0]) for row in rows), *(len(i.name) + 2 for i in self.inputs)])
+        linked = any(t.of for t in self.terms)  # a chain, whose lines find each other by their names
+        names = [len(row[0]) for row in rows] + [len(i.name) + 2 for i in self.inputs]
+        width = max(20, *names) if linked else 20
         for name, value, numbers, label, binds in rows:
             lines.append(f"  {name:<{width}} {value:>16}  {binds:<7} = {numbers}" + (f"  [@{label}]" if label else ""))
         lines.append("  inputs")

@@ -485,6 +485,7 @@ def simulate(
     (True, True)
     """
     _refuse(slo, calibration, parts, config, routing)
+    count("simulate", "pue", pue, domain=PUE)
     taken, parts = Assumed(), parts or Parts()
     m, machines = as_published(model), catalog.where(device)
     drawn = {"rate": rate, "requests": requests, "input_len": input_len, "output_len": output_len}
@@ -505,17 +506,7 @@ def simulate(
     )  # fmt: skip
     run, reason = _placed(run, tp, replicas, seeds)
     taken.add(words := parts.assumed(run.tp), bool(words))
-    found = Simulated(
-        run,
-        seeds,
-        {},
-        None,
-        None,
-        rent_of(machines.device, price),
-        count("simulate", "pue", pue, domain=PUE),
-        reason,
-        taken.lines,
-    )
+    found = Simulated(run, seeds, {}, None, None, rent_of(machines.device, price), pue, reason, taken.lines)
     return found if reason else _run(found, store, client, progress)
 
 

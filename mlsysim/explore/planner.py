@@ -581,14 +581,7 @@ def plan(
         check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
     shardings, recomputes = _several(sharding), _several(recompute)
     schedules = _several(schedule)
-    for name, choices, known in (
-        ("sharding", shardings, SHARDINGS),
-        ("recompute", recomputes, RECOMPUTES),
-        ("schedule", schedules, SCHEDULES),
-    ):
-        for choice in choices:
-            if choice not in known:
-                raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
+    _known(sharding=(shardings, SHARDINGS), recompute=(recomputes, RECOMPUTES), schedule=(schedules, SCHEDULES))
     degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batch, only, most)
     reached = efficiencies_of(machines.device, precision, efficiencies)
     steps = _Steps(
@@ -604,12 +597,8 @@ def plan(
         Plan() if base is None else base,
         host_bandwidth,
     )
-    axes = {
-        "sharding": list(shardings),
-        "recompute": list(recomputes),
-        "schedule": list(schedules),
-        "row": np.arange(len(degrees)),
-    }
+    axes = {"sharding": list(shardings), "recompute": list(recomputes), "schedule": list(schedules)}
+    axes["row"] = np.arange(len(degrees))
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})
@@ -626,6 +615,14 @@ def plan(
         precision,
         steps.base,
     )
+
+
+def _known(**asked: tuple[Sequence[Any], Sequence[str]]) -> None:
+    """Refuse a choice that is not among the known ones."""
+    for name, (choices, known) in asked.items():
+        for choice in choices:
+            if choice not in known:
+                raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
 
 
 @dataclass(frozen=True)

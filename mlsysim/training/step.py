@@ -464,22 +464,7 @@ def training_step(
         chosen = replace(chosen, variation=variation)
     length = seq if attn_len is None else attn_len
     m.check_length("training_step", length)
-    token = flops.training_flops_per_token(m, length, causal=True)
-    counted = token.model_flops
-    if task == "lora":
-        frozen = flops.lora_flops(token.matmul_parameters, 0.0)
-        counted = flops.train_flops_per_token(frozen, token.forward_core)
-    if layout.mtp:
-        module = flops.layer_matmul_parameters(m) / m.layers + 2 * m.hidden**2 + work.head_params
-        counted = counted + layout.mtp * flops.train_flops_per_token(
-            flops.matmul_flops_per_token(module), token.forward_core / m.layers
-        )
-    again = flops.recompute_flops(
-        flops.forward_matmul_flops(flops.layer_matmul_parameters(m)),
-        token.forward_core,
-        layer_share=repeated_share(work, layout, chosen),
-        core_share=layout.recompute_full + layout.recompute_selective,
-    ) * (1 + layout.mtp / m.layers)
+    counted, again = _flops_of_token(m, length, task, layout, repeated_share(work, layout, chosen), work.head_params)
     tokens = global_batch * seq
     return TrainingStep(
         model=m,
@@ -498,6 +483,29 @@ def training_step(
             machines, intra_bandwidth, inter_bandwidth, domain, precision, attn_len, variation, host_bandwidth
         ),
     )
+
+
+def _flops_of_token(
+    m: Model, length: Num, task: str, layout: Layout, repeated: Num, head_params: Num
+) -> tuple[Num, Num]:
+    """FLOPs of a token that count as the model's, and those that recomputation does again."""
+    token = flops.training_flops_per_token(m, length, causal=True)
+    counted = token.model_flops
+    if task == "lora":
+        frozen = flops.lora_flops(token.matmul_parameters, 0.0)
+        counted = flops.train_flops_per_token(frozen, token.forward_core)
+    if layout.mtp:
+        module = flops.layer_matmul_parameters(m) / m.layers + 2 * m.hidden**2 + head_params
+        counted = counted + layout.mtp * flops.train_flops_per_token(
+            flops.matmul_flops_per_token(module), token.forward_core / m.layers
+        )
+    again = flops.recompute_flops(
+        flops.forward_matmul_flops(flops.layer_matmul_parameters(m)),
+        token.forward_core,
+        layer_share=repeated,
+        core_share=layout.recompute_full + layout.recompute_selective,
+    ) * (1 + layout.mtp / m.layers)
+    return counted, again
 
 
 def _offloading(
