@@ -30,73 +30,28 @@ _ANSWERS = (
 MOST_LINES, MOST_CHARACTERS, _WIDEST = 20, 2000, 98  # what anything may print by itself
 
 
-class Result:
-    """What a solver returns, and a record of values: it shows itself as a few lines, as HTML with a small chart, as a figure,
-    as numbers and as a table, and explains itself.
-
-    A subclass is a frozen dataclass. Without more it lists its fields. It says otherwise by a declaration, ``NUMBERS``, and by
-    :meth:`summary`, :meth:`chart`, :meth:`explain` or :meth:`to_dict` of its own where it has a better answer.
-    """
-
-    # What to_dict() says: names in JSON, which end in a unit, and ``name=path`` where the attribute has another name.
-    NUMBERS: ClassVar[str] = ""
+class Shown:
+    """Something that shows itself: as a few lines, as HTML with a small chart, as a figure, as numbers, as a table."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__repr__" not in vars(cls):  # or the decorator for dataclasses would write one that lists the fields
             cls.__repr__ = _shown  # type: ignore[method-assign]
 
-    def _title(self) -> str:
-        named = next(
-            (getattr(self, n) for n in ("name", "id", "what", "workload", "class_name") if getattr(self, n, "")), ""
-        )
-        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
-        return f"{kind} {named}".strip() if isinstance(named, str) else kind
-
-    def _values(self) -> dict[str, Any]:
-        """The fields, and before them what follows from them: the answers among the properties."""
-        answers = {n: getattr(self, n) for n in _ANSWERS if isinstance(getattr(type(self), n, None), property)}
-        return answers | {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}  # type: ignore[arg-type]
-
     def _lines(self) -> Sequence[str]:
-        return self.summary()
-
-    def summary(self) -> Sequence[str]:
-        """At most 20 lines: the answer, its range, what binds, which efficiencies, whether it fits; or a line per value."""
-        known = {k: brief(v) for k, v in self._values().items()}
-        rows = [(k.replace("_", " "), v) for k, v in known.items() if v and k not in ("name", "id")]
-        left = len(rows) - _MOST_LISTED
-        more = [("more", f"{left} others: explain()")] if left > 0 else []
-        return labelled(self._title(), *rows[:_MOST_LISTED], *more)
+        raise NotImplementedError
 
     def chart(self) -> "Drawing | None":
         """The picture of this result, if it has a shape."""
         return None
 
-    def explain(self) -> Any:
-        """Every term with its equation and every input with its source; of a record every value."""
-        if hasattr(self, "terms") and hasattr(self, "inputs"):
-            return Explanation(self.summary()[0], self.terms, self.inputs, getattr(self, "notes", ()))
-        rows = [(k.replace("_", " "), brief(v, 400)) for k, v in self._values().items()]
-        return Report(self._title(), (table(("Field", "Value"), rows),))
-
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, texts and lists for JSON; names carry SI units. What is not finite is None."""
-        if not self.NUMBERS:
-            return dict(plain(self._values()))
-        named = (name.partition("=") for name in self.NUMBERS.split())
-        return {name: plain(self._number(path or name)) for name, _, path in named}
-
-    def _number(self, path: str) -> Any:
-        found: Any = self
-        for name in path.split("."):
-            found = getattr(found, name if hasattr(found, name) else _UNIT.sub("", name))
-        return found
+        raise NotImplementedError
 
     def frame_rows(self) -> Sequence[Mapping[str, Any]]:
-        """The rows of :meth:`to_frame`: one of all numbers, or one per element where a solver's result is an array."""
-        listed = not self.NUMBERS and type(self).to_dict is Result.to_dict
-        return [_flat(self.to_dict())] if listed else unrolled(self.to_dict())
+        """The rows of :meth:`to_frame`: one of all numbers, or one per element where the result is an array."""
+        return unrolled(self.to_dict())
 
     def to_frame(self) -> Any:
         """A pandas DataFrame.
@@ -139,13 +94,72 @@ class Result:
         return f"<div>{text}{picture}</div>"
 
 
-Listed = Shown = Result  # names from before the three were one
+def _shown(self: Shown) -> str:
+    return fitted(self._lines())
+
+
+class Result(Shown):
+    """What a solver returns, and a record of values: it shows itself, explains itself, draws itself and gives its numbers away.
+
+    A subclass is a frozen dataclass. Without more it lists its fields. It says otherwise by a declaration, ``NUMBERS``, and by
+    :meth:`summary`, :meth:`chart`, :meth:`explain` or :meth:`to_dict` of its own where it has a better answer.
+    """
+
+    # What to_dict() says: names in JSON, which end in a unit, and ``name=path`` where the attribute has another name.
+    NUMBERS: ClassVar[str] = ""
+
+    def _title(self) -> str:
+        named = next(
+            (getattr(self, n) for n in ("name", "id", "what", "workload", "class_name") if getattr(self, n, "")), ""
+        )
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
+        return f"{kind} {named}".strip() if isinstance(named, str) else kind
+
+    def _values(self) -> dict[str, Any]:
+        """The fields, and before them what follows from them: the answers among the properties."""
+        answers = {n: getattr(self, n) for n in _ANSWERS if isinstance(getattr(type(self), n, None), property)}
+        return answers | {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}  # type: ignore[arg-type]
+
+    def _lines(self) -> Sequence[str]:
+        return self.summary()
+
+    def summary(self) -> Sequence[str]:
+        """At most 20 lines: the answer, its range, what binds, which efficiencies, whether it fits; or a line per value."""
+        known = {k: brief(v) for k, v in self._values().items()}
+        rows = [(k.replace("_", " "), v) for k, v in known.items() if v and k not in ("name", "id")]
+        left = len(rows) - _MOST_LISTED
+        more = [("more", f"{left} others: explain()")] if left > 0 else []
+        return labelled(self._title(), *rows[:_MOST_LISTED], *more)
+
+    def explain(self) -> Any:
+        """Every term with its equation and every input with its source; of a record every value."""
+        if hasattr(self, "terms") and hasattr(self, "inputs"):
+            return Explanation(self.summary()[0], self.terms, self.inputs, getattr(self, "notes", ()))
+        rows = [(k.replace("_", " "), brief(v, 400)) for k, v in self._values().items()]
+        return Report(self._title(), (table(("Field", "Value"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, texts and lists for JSON; names carry SI units. What is not finite is None."""
+        if not self.NUMBERS:
+            return dict(plain(self._values()))
+        named = (name.partition("=") for name in self.NUMBERS.split())
+        return {name: plain(self._number(path or name)) for name, _, path in named}
+
+    def _number(self, path: str) -> Any:
+        found: Any = self
+        for name in path.split("."):
+            found = getattr(found, name if hasattr(found, name) else _UNIT.sub("", name))
+        return found
+
+    def frame_rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows of :meth:`to_frame`: one of all numbers, or one per element where a solver's result is an array."""
+        listed = not self.NUMBERS and type(self).to_dict is Result.to_dict
+        return [_flat(self.to_dict())] if listed else unrolled(self.to_dict())
+
+
+Listed = Result  # the name of a record, from before the two were one
 # Ends of names in JSON that say the unit of a number.
 _UNIT = re.compile(r"_(per_s|bytes|usd_per_s|usd|kg|s|w|j|l)$")
-
-
-def _shown(self: Result) -> str:
-    return fitted(self._lines())
 
 
 class Timed(Result):
@@ -190,7 +204,7 @@ def brief(value: Any, most: int = 90) -> str:
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
         return shown(value, "1")
-    if isinstance(value, Mapping) and not isinstance(value, Result):
+    if isinstance(value, Mapping) and not isinstance(value, Shown):
         said = [f"{k} {brief(v, 24)}" for k, v in list(value.items())[:6]]
         return _cut(", ".join(said) + (f" and {len(value) - 6} more" if len(value) > 6 else ""), most)
     if isinstance(value, Sequence) and not isinstance(value, str):
