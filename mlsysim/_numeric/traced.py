@@ -17,6 +17,7 @@ class Made:
     name: str
     unit: str
     origin: str
+    hidden: bool  # zero as arithmetic hides all of a message, which says something
     apart: bool = False  # its line stands with those that it needs, after the others
 
     def called(self, name: str, apart: bool = False) -> Any:
@@ -68,18 +69,21 @@ def made(value: Any, op: str, of: Mapping[str, Any], name: str = "", unit: str =
         number.whole = type(value) is int
     else:
         return value
+    number.hidden = value == 0 and (
+        bool(of.get("communication")) or any(getattr(v, "hidden", False) for v in of.values())
+    )
     number.op, number.of, number.name, number.unit, number.origin = op, of, name, unit, origin
     return number
 
 
-# What changes nothing: the second operand of an operation, by its sign; of sums also arithmetic that comes to zero.
+# What changes nothing: the second operand of an operation, by its sign; of sums also what comes to zero.
 _IDLE = {"+": 0, "-": 0, "*": 1, "/": 1, "**": 1}
 
 
 def _idle(sign: str, value: Any) -> bool:
     if value != _IDLE.get(sign):
         return False
-    return not isinstance(value, Made) or (sign in "+-" and not value.op.startswith("eq-"))
+    return not isinstance(value, Made) or (sign in "+-" and not value.hidden)
 
 
 def _operation(sign: str, function: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
