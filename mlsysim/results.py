@@ -509,13 +509,16 @@ class Explanation:
 
     def __str__(self) -> str:
         lines, rows = [self.title], self.rows()
-        linked = any(t.of for t in self.terms)  # a chain, whose lines find each other by their names
-        names = [len(row[0]) for row in rows] + [len(i.name) + 2 for i in self.inputs]
-        width = max(20, *names) if linked else 20
-        for name, value, numbers, label, binds in rows:
-            lines.append(f"  {name:<{width}} {value:>16}  {binds:<7} = {numbers}" + (f"  [@{label}]" if label else ""))
+        if any(t.of for t in self.terms):  # a chain: its lines find each other by name, and one of them leads
+            for name, value, numbers, label, binds in rows:
+                source = f"  [@{label}]" * bool(label) + f"  {binds}" * bool(binds)
+                lines.append(f"  {name:<34} {value:>13} = {numbers}{source}")
+        else:
+            for name, value, numbers, label, binds in rows:
+                lines.append(f"  {name:<20} {value:>16}  {binds:<7} = {numbers}  [@{label}]")
+        width = 34 if any(t.of for t in self.terms) else 18
         lines.append("  inputs")
-        lines += [f"    {i.name:<{width - 2}} {quantity(i.value, i.unit):>16}  {i.origin}" for i in self.inputs]
+        lines += [f"    {i.name:<{width}} {quantity(i.value, i.unit):>16}  {i.origin}" for i in self.inputs]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     def __repr__(self) -> str:

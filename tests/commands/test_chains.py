@@ -1,5 +1,6 @@
 """The chain of every door, from its number to the sources: the headline is recomputed from the printed lines alone."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from printed import PRINTED, first_passage
 
 import mlsysim
-from mlsysim import SLO, equations, serving
+from mlsysim import SLO, equations, serving, training
 from mlsysim._numeric.traced import given, plain
 from mlsysim.chains import chain
 from mlsysim.errors import InputError
@@ -236,6 +237,24 @@ def test_a_training_run_follows_from_the_lines_alone(model: str, cluster: str, p
     lines = walked(found.explain())
     assert lines.value(lines.head) == pytest.approx(found.time_to_train, rel=1e-12)
     assert lines.value("step") == pytest.approx(float(found.step.time), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "rate", ["peak flops", "half peak flops", "memory bandwidth", "intra bandwidth", "inter bandwidth"]
+)
+def test_a_chain_has_no_gap_where_a_rate_could_hide(rate: str) -> None:
+    """With another rate among its inputs the lines give what the solver gives with that rate: no number is baked into them."""
+    plan = Plan(tp=2, pp=2, dp=16, ep=8, sharding="zero1")
+    step = mlsysim.train("Mixtral-8x7B", "8 x DGX-H100", global_batch=128, seq=4096, plan=plan).step
+    lines = Lines(chain("step", step.traced_time()))
+    name = f"{rate} 2" if f"{rate} 2" in lines.inputs else rate
+    lines.inputs[name] = {"value": 0.9 * lines.inputs[name]["value"]}
+    slower = dataclasses.replace(
+        step.machine, **{rate.replace(" ", "_"): 0.9 * getattr(step.machine, rate.replace(" ", "_"))}
+    )
+    terms = training.terms.step_terms(step.work, step.layout, slower, step.efficiencies)
+    assert lines.value(lines.head) == pytest.approx(float(terms.time), rel=1e-9)
+    assert float(terms.time) > float(step.time)
 
 
 def test_the_first_plan_follows_from_the_lines_alone() -> None:
