@@ -392,10 +392,12 @@ def first_answer() -> str:
     """The answer and its derivation that the first page shows, as a reader's terminal prints them."""
     code = 'answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20)'
     answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20)
+    lines = str(answer.explain()).split("\n")
+    chain = "\n".join([*lines[:20], f"… and {len(lines) - 20} more lines, down to the source of every figure"])
     return (
         f"{HEADER}```python\nimport mlsysim\n\n{code}\nprint(answer)\n```\n\n```{{.text .prose}}\n{answer}\n```\n\n"
         '::: {.callout-note collapse="true" title="Where does it come from? print(answer.explain())"}\n'
-        f"```text\n{answer.explain()}\n```\n:::\n"
+        f"```text\n{chain}\n```\n:::\n"
     )
 
 

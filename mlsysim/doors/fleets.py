@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from mlsysim import catalog, inference, units
-from mlsysim.catalog import Machines, Model
+from mlsysim.catalog import Model
 from mlsysim.doors.words import counted
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.serving import ADAPTER, Config, Request
@@ -23,7 +23,7 @@ from mlsysim.serving.fleet import (
     Speculation,
     Tier,
 )
-from mlsysim.serving_steps import Rates, StepModel, step_model
+from mlsysim.serving_steps import StepModel, step_model
 
 # What requests are: each by itself, or turns of conversations.
 TRAFFIC = ("requests", "chats", "agents")
@@ -267,37 +267,3 @@ def talks_of(
             raise InputError("simulate: the trace has requests and conversations; make all of them conversations")
         found = tuple(talks) if talks else rooms.single([t for t in given if isinstance(t, Request)])
     return tuple(replace(c, model=c.model or models[0]) for c in found)
-
-
-def deployed(
-    model: Model | str,
-    machines: Machines,
-    *,
-    tp: int,
-    ep: int,
-    dp: int,
-    precision: str,
-    weights: str | None,
-    experts: str | None,
-    kv: str,
-    inter_bandwidth: float | None,
-    server: str,
-    efficiencies: Rates | str,
-    head: str | None = None,
-) -> StepModel:
-    """The step times of one server."""
-    found = inference.deploy(
-        model,
-        machines,
-        tp=tp,
-        ep=ep,
-        dp=dp,
-        precision=precision,
-        weights=weights,
-        experts=experts,
-        head=head,
-        kv=kv,
-        inter_bandwidth=inter_bandwidth,
-        server=server,
-    )
-    return step_model(found, efficiencies=efficiencies)

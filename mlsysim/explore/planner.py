@@ -428,7 +428,11 @@ class PlanSearch(Result):
             )
         return says
 
-    def explain(self, count: int = 5) -> Table:
+    def explain(self, count: int = 5) -> Any:
+        """The best plans beside each other, as :meth:`table`."""
+        return self.table(count)
+
+    def table(self, count: int = 5) -> Table:
         """The best plans, what they need and what the next ones lose by; those that need least where none fits."""
         found = self.best(count) if len(self.fitting) else self.rows.smallest("memory", count)
         best = found.row(0)
@@ -577,14 +581,7 @@ def plan(
         check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
     shardings, recomputes = _several(sharding), _several(recompute)
     schedules = _several(schedule)
-    for name, choices, known in (
-        ("sharding", shardings, SHARDINGS),
-        ("recompute", recomputes, RECOMPUTES),
-        ("schedule", schedules, SCHEDULES),
-    ):
-        for choice in choices:
-            if choice not in known:
-                raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
+    _known(sharding=(shardings, SHARDINGS), recompute=(recomputes, RECOMPUTES), schedule=(schedules, SCHEDULES))
     degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batch, only, most)
     reached = efficiencies_of(machines.device, precision, efficiencies)
     steps = _Steps(
@@ -600,12 +597,8 @@ def plan(
         Plan() if base is None else base,
         host_bandwidth,
     )
-    axes = {
-        "sharding": list(shardings),
-        "recompute": list(recomputes),
-        "schedule": list(schedules),
-        "row": np.arange(len(degrees)),
-    }
+    axes = {"sharding": list(shardings), "recompute": list(recomputes), "schedule": list(schedules)}
+    axes["row"] = np.arange(len(degrees))
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})
@@ -622,6 +615,14 @@ def plan(
         precision,
         steps.base,
     )
+
+
+def _known(**asked: tuple[Sequence[Any], Sequence[str]]) -> None:
+    """Refuse a choice that is not among the known ones."""
+    for name, (choices, known) in asked.items():
+        for choice in choices:
+            if choice not in known:
+                raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
 
 
 @dataclass(frozen=True)

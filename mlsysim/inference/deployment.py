@@ -21,7 +21,7 @@ from mlsysim.inference.work import Efficiencies, Machine, Split, Work
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.quantised import stored_parts
 from mlsysim.parallelism import Plan, placement
-from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
+from mlsysim.results import CALLER, Explanation, Input, Result, labelled
 from mlsysim.transformer import parameter_count
 
 if TYPE_CHECKING:
@@ -64,6 +64,12 @@ def format_bytes(name: str) -> float:
 @dataclass(frozen=True)
 class Deployment(Result):
     """One replica of a model: where it runs, how it is split, and in which formats. Made by :func:`deploy`."""
+
+    NUMBERS = (
+        "model=model.name device=device.name devices tp=split.tp pp=split.pp dp=split.dp ep=split.ep precision weights experts "
+        "head kv block_tokens weights_bytes=weight_memory kv_bytes_per_token=token_bytes kv_room_bytes "
+        "capacity_bytes=device.usable_memory efficiencies=efficiencies.name"
+    )
 
     model: Model
     device: Device
@@ -129,27 +135,6 @@ class Deployment(Result):
         if self.devices > 1:
             inputs.append(Input("link", m.intra_bandwidth, "byte/s", self.origins.get("intra_bandwidth", CALLER)))
         return Explanation(self.summary()[0], (), inputs, (self.rates, LEFT_OUT))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "model": self.model.name,
-            "device": self.device.name,
-            "devices": self.devices,
-            **{name: getattr(self.split, name) for name in ("tp", "pp", "dp", "ep")},
-            "precision": self.precision,
-            "weights": self.weights,
-            "experts": self.experts,
-            "head": self.head,
-            "kv": self.kv,
-            "block_tokens": self.block_tokens,
-            "weights_bytes": self.weight_memory,
-            "kv_bytes_per_token": self.token_bytes,
-            "kv_room_bytes": self.kv_room,
-            "capacity_bytes": self.device.usable_memory,
-            "efficiencies": self.efficiencies.name,
-        }
-        return dict(plain(found))
 
     def place(self, phase: str) -> Mapping[str, str]:
         """Where an answer lies, for its range: generation, kind of model, precision and phase.

@@ -21,7 +21,7 @@ from mlsysim.memory.fit import state_of
 from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
 from mlsysim.memory.server_ranges import server_place, server_quantiles, server_unseen
-from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, largest, plain
+from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -202,7 +202,7 @@ def weight_format(name: str) -> tuple[str, Format]:
 
 
 @dataclass(frozen=True)
-class ServerRelease(Listed):
+class ServerRelease(Result):
     """What one release of an engine holds beside weights, activations and cache, each figure with its source."""
 
     engine: str

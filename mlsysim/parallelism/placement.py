@@ -10,11 +10,11 @@ from mlsysim.catalog import Model, Node
 from mlsysim.errors import InputError
 from mlsysim.parallelism.equations import tp_allreduce_bytes
 from mlsysim.parallelism.plan import AXES, Plan
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 
 @dataclass(frozen=True)
-class Placement(Listed):
+class Placement(Result):
     """Where the groups of a plan lie, by name of the axis (``data`` is dp and cp together)."""
 
     inside: Mapping[str, Num]  # ranks of one group that share a scale-up domain
@@ -68,7 +68,7 @@ def place(degrees: Mapping[str, Num], axes: Sequence[str], domain: Num) -> Place
 
 
 @dataclass(frozen=True)
-class TensorParallelCost(Listed):
+class TensorParallelCost(Result):
     """One micro-batch through the whole model on one tensor-parallel group."""
 
     tp: int

@@ -12,7 +12,7 @@ from mlsysim.efficiencies import Constants
 from mlsysim.errors import InputError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.inference.work import MixedCost, mixed_cost
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving.loops import disorder, loop_rate, queue_wait, run_wait, shared_itl
 
 WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
@@ -34,7 +34,7 @@ _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
 
 
 @dataclass(frozen=True)
-class Pool(Listed):
+class Pool(Result):
     """Replicas of one kind that prefill, decode, or do both."""
 
     split: Split
@@ -54,7 +54,7 @@ class Pool(Listed):
 
 
 @dataclass(frozen=True)
-class Loop(Listed):
+class Loop(Result):
     """A closed loop: seconds, and requests in one attention replica that decodes."""
 
     concurrency: Num  # of one attention replica that decodes
@@ -73,7 +73,7 @@ class Loop(Listed):
 
 
 @dataclass(frozen=True)
-class Served(Listed):
+class Served(Result):
     """What servers of today change of efficiencies that were measured on kernels alone; the defaults change nothing.
 
     ``starts`` is what starts of kernels and hops of messages take, over what they take alone; ``grouped`` the same of all that

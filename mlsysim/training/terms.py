@@ -10,7 +10,6 @@ from typing import Any
 
 from mlsysim import collectives, experts, flops, kernels, parallelism, roofline
 from mlsysim._numeric import Num, concatenate, is_array, maximum, minimum, where
-from mlsysim.results import Term
 from mlsysim.training import equations
 from mlsysim.training.ledger import ELEMENT_BYTES, FLASH_BACKWARD, Ledger
 from mlsysim.training.messages import (
@@ -48,15 +47,6 @@ def step_terms(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) 
     starts = range(0, size, _BLOCK)
     blocks = [_terms(cut(work, i), cut(layout, i), cut(machine, i), cut(eff, i), bare) for i in starts]
     return StepTerms(*(concatenate([getattr(b, f.name) for b in blocks]) for f in fields(StepTerms)))
-
-
-def explained(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) -> list[Term]:
-    """Every equation that :func:`step_terms` evaluates, in its order, with the numbers in it."""
-    found: list[Term] = []
-    parts = (work, layout, machine, eff)
-    bare = any(is_array(v) for part in parts for v in vars(part).values())
-    _terms(work, layout, machine, eff, Ledger(bare, found))
-    return found
 
 
 def repeated_share(work: Work, layout: Layout, eff: Efficiencies) -> Num:

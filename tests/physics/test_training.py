@@ -1170,7 +1170,7 @@ def test_deepseek_v3_fits_its_cluster_and_comes_near_its_time() -> None:
     step = training.training_step("DeepSeek-V3", V3, "256 x H800-node", **V3_JOB)
     hours = step.devices * step.time / 3600 / step.tokens * 1e12
     assert step.fits and hours == pytest.approx(180e3, rel=0.15)
-    names = [i.name for i in step.inputs]
+    names = [i.name for i in step.explain().inputs]
     assert len(names) == len(set(names))  # a rate and its share have names of their own
 
 

@@ -14,7 +14,7 @@ from mlsysim.doors.training import networked
 from mlsysim.doors.words import Assumed
 from mlsysim.errors import InputError
 from mlsysim.parallelism import RECOMPUTES, Plan
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.training import TrainingStep
 
 MOST_PLANS = 4000
@@ -23,7 +23,7 @@ LEFT_OUT = "Splits in powers of two; no groups of shards; context parallelism of
 
 
 @dataclass(frozen=True)
-class Tried(Listed):
+class Tried(Result):
     """The best of the plans that were tried, and how many there were."""
 
     plan: Plan

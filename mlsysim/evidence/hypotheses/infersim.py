@@ -13,7 +13,7 @@ from mlsysim import catalog
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.evidence.hypotheses.measured import NO_TABLES, Grouped, KernelTables, Product
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 TERA = 1024e9  # FLOP in its TFLOP
 GIGA = 2.0**30  # byte in the GB of a size; those of a bandwidth are 1e9 in name only
@@ -357,7 +357,7 @@ def routed_time(s: Setup, share: float) -> float:
 
 
 @dataclass(frozen=True)
-class Answer(Listed):
+class Answer(Result):
     """What the tool prints, in seconds; the parts are those of one layer."""
 
     setup: Setup

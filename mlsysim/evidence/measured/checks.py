@@ -8,7 +8,7 @@ from mlsysim import catalog, kernels
 from mlsysim.errors import InputError
 from mlsysim.evidence.measured.measurements import Measurement, measurement
 from mlsysim.evidence.metrics import signed_error
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.roofline import KernelTime, kernel_time
 
 # Bytes of an element in each number format of a measurement.
@@ -16,7 +16,7 @@ ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1
 
 
 @dataclass(frozen=True)
-class Check(Listed):
+class Check(Result):
     """One row of a reality check; times in s, error = predicted/measured - 1."""
 
     measurement: Measurement

@@ -7,11 +7,11 @@ from mlsysim.errors import InputError, named
 from mlsysim.evidence.measured.measurements import Measurement
 from mlsysim.evidence.measured.measurements import collectives as measured_collectives
 from mlsysim.evidence.metrics import signed_error
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 
 @dataclass(frozen=True)
-class CollectiveCheck(Listed):
+class CollectiveCheck(Result):
     """One measured collective inside a node; times in s, error = predicted/measured - 1."""
 
     measurement: Measurement
@@ -39,7 +39,7 @@ class CollectiveCheck(Listed):
 
 
 @dataclass(frozen=True)
-class NodesCheck(Listed):
+class NodesCheck(Result):
     """One measured all-reduce over several nodes, between the two ends of overlap; times in s."""
 
     measurement: Measurement

@@ -17,7 +17,7 @@ from mlsysim.errors import InputError, named
 from mlsysim.evidence.measured.measurements import Measurement, _load
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.evidence.predictors.serving import predict_tpot, predict_ttft
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 _USERS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # in flight, of a front
 _FULL = 1.0  # answers that somebody waits for a place before a front ends
@@ -25,7 +25,7 @@ _BACKENDS = {"TensorRT-LLM": "trtllm", "SGLang": "sglang", "vLLM": "vllm"}  # as
 
 
 @dataclass(frozen=True)
-class FrontPoint(Listed):
+class FrontPoint(Result):
     """One measured point; times in s, rates in tokens/s of answers. Where the source prints a rate there are no times."""
 
     run: str  # table of the file that it stands in
@@ -55,7 +55,7 @@ class FrontPoint(Listed):
 
 
 @dataclass(frozen=True)
-class FrontCheck(Listed):
+class FrontCheck(Result):
     """A point beside the closed loop; errors are predicted over measured less 1."""
 
     point: FrontPoint

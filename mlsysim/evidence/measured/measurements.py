@@ -9,7 +9,7 @@ from typing import Any
 from mlsysim.catalog.sourced import Sourced, shipped, sourced
 from mlsysim.errors import named
 from mlsysim.evidence.metrics import signed_error
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 _UNITS = {
     "time": "s",
@@ -26,7 +26,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Measurement(Listed):
+class Measurement(Result):
     """One published figure; ``inputs`` are the numbers that describe the work."""
 
     name: str
@@ -46,7 +46,7 @@ class Measurement(Listed):
 
 
 @dataclass(frozen=True)
-class PrintedCheck(Listed):
+class PrintedCheck(Result):
     """One printed figure beside ours; error = predicted/printed - 1."""
 
     measurement: Measurement

@@ -12,13 +12,13 @@ from mlsysim.errors import InputError, named
 from mlsysim.evidence.measured.measurements import Measurement, measurement, measurements
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.memory import ServerMemory, TrainingMemory
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 KINDS = ("training_memory", "model_state", "checkpoint")
 
 
 @dataclass(frozen=True)
-class MemoryCheck(Listed):
+class MemoryCheck(Result):
     """One row: bytes predicted and published; error = predicted/measured - 1."""
 
     measurement: Measurement
@@ -70,7 +70,7 @@ _LOGGED = {
 
 
 @dataclass(frozen=True)
-class ServerStart(Listed):
+class ServerStart(Result):
     """What a server's start-up log says that it holds, with the options it was started with."""
 
     name: str

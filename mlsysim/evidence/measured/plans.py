@@ -10,14 +10,14 @@ from mlsysim.catalog import Model, Node
 from mlsysim.catalog.sourced import Sourced, figures, shipped
 from mlsysim.errors import InputError, named
 from mlsysim.parallelism import Plan
-from mlsysim.results import Listed, shown
+from mlsysim.results import Result, shown
 
 _GPT_VOCAB = 51_200  # of the Megatron papers, padded
 _HARDWARE_PASSES = 4.0  # forward equivalents in Megatron's count of a step with full recomputation
 
 
 @dataclass(frozen=True)
-class PublishedPlan(Listed):
+class PublishedPlan(Result):
     """A plan as printed; ``devices`` is the source's own count, not the product of the degrees."""
 
     name: str

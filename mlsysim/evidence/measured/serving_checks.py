@@ -9,13 +9,13 @@ from mlsysim.evidence.measured.measurements import Measurement
 from mlsysim.evidence.measured.measurements import serving as measured_serving
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.inference import Efficiencies
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 KINDS = ("prefill", "decode", "generate")
 
 
 @dataclass(frozen=True)
-class ServingCheck(Listed):
+class ServingCheck(Result):
     """One published latency, in s per pass or per token; error = predicted/measured - 1."""
 
     measurement: Measurement

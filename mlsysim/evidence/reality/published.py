@@ -13,7 +13,7 @@ from mlsysim.catalog.sourced import read_toml, shipped_toml
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.evidence.cases import CLASSES, TABLED, Case, CaseFile
 from mlsysim.evidence.reality.conversions import measured
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.transformer import parameter_count
 
 _ABOUT = ("group", "source", "where", "read", "metric", "tolerance", "conditions", "note", "printed")
@@ -74,7 +74,7 @@ _CATEGORY = {
 
 
 @dataclass(frozen=True)
-class Row(Listed):
+class Row(Result):
     """One published figure: the case that is scored, and where it comes from."""
 
     case: Case

@@ -16,14 +16,14 @@ from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.evidence.scoring.comparing import rounding_share
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 KINDS = ("measured", "predicted", "claim", "spec", "simulated")
 _KEYS = ("kind", "system", "workload", "quantity", "unit", "note", "last_digit", "spread", "value")
 
 
 @dataclass(frozen=True)
-class Figure(Listed):
+class Figure(Result):
     """One printed figure in SI units. ``last_digit`` is one unit of its last digit, ``spread`` a printed deviation."""
 
     name: str
@@ -93,7 +93,7 @@ def figure(name: str) -> Figure:
 
 
 @dataclass(frozen=True)
-class Comparison(Listed):
+class Comparison(Result):
     """A prediction beside a measurement whose digits are few: errors against the printed value and its two ends."""
 
     predicted: float

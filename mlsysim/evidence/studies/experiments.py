@@ -13,7 +13,7 @@ from mlsysim.evidence.measured.serving_runs import ServingRun, serving_runs
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.evidence.studies.ladder import LadderScore, RunScore, alone, deployment_of, score
 from mlsysim.inference import Deployment
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps import BASELINE, Batch, Rates, Rungs, step_model
 from mlsysim.serving_steps.comparisons import layer_residual
 from mlsysim.serving_steps.step import StepModel
@@ -83,7 +83,7 @@ def gains(before: LadderScore, after: LadderScore, pair: str = "itl") -> dict[st
 
 
 @dataclass(frozen=True)
-class Split(Listed):
+class Split(Result):
     """A constant chosen on some runs and tried on others; gains are fractions."""
 
     constant: float  # s

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps import documents
 from mlsysim.serving_steps.calibrating.residuals import overfitting_ratio, residual_constant, residual_time
 
@@ -44,7 +44,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Coefficients(Listed):
+class Coefficients(Result):
     """The residual of one metric, and how the fit did."""
 
     per_output: float  # s/token
@@ -196,7 +196,7 @@ def fit_metric(requests: Sequence[Request], metric: str, slopes: bool = True, re
 
 
 @dataclass(frozen=True)
-class Freshness(Listed):
+class Freshness(Result):
     """Whether a calibration still holds on a new trace."""
 
     tier0_error: float
@@ -210,7 +210,7 @@ class Freshness(Listed):
 
 
 @dataclass(frozen=True)
-class Calibration(Listed):
+class Calibration(Result):
     """Fitted residuals of one subject. Made by :func:`fit` or read by :func:`load_calibration`."""
 
     subject: Subject
