@@ -920,3 +920,40 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^config\.json: num_key_value_heads = 5 must divide"):
         read(tmp_path, json.dumps(LLAMA | {"num_key_value_heads": 5}))
     assert "qwen3_moe" in hf.FAMILIES
+
+
+@pytest.mark.independent
+def test_window_and_mixture_of_a_layer_are_those_that_the_config_gives_it() -> None:
+    # layers 0 and 2 look back, layer 3 has a dense MLP: three kinds of layers, whatever the counts of each part are
+    kinds = ["sliding_attention", "full_attention"] * 2
+    sized = sizes(4, 64, 4, 100, num_key_value_heads=2, head_dim=16, intermediate_size=128, moe_intermediate_size=32)
+    config = {"model_type": "qwen3_moe", **sized, "num_experts": 8, "num_experts_per_tok": 2, "mlp_only_layers": [3]}
+    read = from_hf_config(config | {"use_sliding_window": True, "sliding_window": 8, "layer_types": kinds})
+    found = {}
+    for layer in read.layers:
+        (core,) = (o for o in layer.operations if isinstance(o, Attention))
+        found[core.window, any(isinstance(o, Product) and o.part == "experts" for o in layer.operations)] = layer.count
+    assert found == {(8, True): 2, (0, True): 1, (0, False): 1}
+    h, attention = 64, 64 * (2 * 64 + 2 * 32) + 2 * 16
+    mixture, dense = 8 * 3 * h * 32 + 8 * h, 3 * h * 128
+    assert parameter_count(read).total == 2 * 100 * h + 4 * (attention + 2 * h) + 3 * mixture + dense + h
+
+
+@pytest.mark.independent
+def test_heads_and_widths_may_differ_from_layer_to_layer() -> None:
+    laguna = RECENT["defaults"]["laguna"]["config"]
+    layers, heads = laguna["num_hidden_layers"], laguna["num_attention_heads"]
+    listed = [2 * heads if i % 3 == 0 else heads for i in range(layers)]
+    read = from_hf_config(laguna | {"num_attention_heads_per_layer": listed})
+    assert sum(n * core.heads for n, core in read.cores) == sum(listed)
+    nas = RECENT["published"]["nvidia/Llama-3_3-Nemotron-Super-49B-v1"]
+    widths = [n for n, o in from_hf_config(nas["config"]).products("dense_mlp", "down")]
+    assert len(widths) > 3 and sum(widths) == sum(not b["ffn"].get("no_op") for b in nas["config"]["block_configs"])
+
+
+def test_a_model_deeper_than_any_is_refused_at_once() -> None:
+    start = time.process_time()
+    with pytest.raises(InputError, match=r"num_hidden_layers = 10001 must lie in \[1, 10,000\]"):
+        from_hf_config(LLAMA | {"num_hidden_layers": 10_001})
+    assert from_hf_config(LLAMA | {"num_hidden_layers": 10_000}).n_layers == 10_000
+    assert time.process_time() - start < 2.0

@@ -136,7 +136,7 @@ class Plan:
         """What predicts further tokens: a layer that sees all, of the kind of the last one."""
         if not self.modules:
             return None
-        layer = blocks.joined(self.attend() if self.attention else (), self.feed(bool(self.experts)), self.parallel)
+        layer = blocks.joined(self.attend() if self.attention else (), self.feed(any(self.sparse)), self.parallel)
         norms = self.norms + self.head["norm"] + bool(self.embedding.get("norm"))
         norms += self.mlps is not None and () in self.mlps  # attention and MLP stand in layers of their own
         return blocks.module(self.hidden, (*layer, *blocks.norms(self.hidden, norms, self.norm_bias)), self.modules)

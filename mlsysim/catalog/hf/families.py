@@ -181,8 +181,9 @@ def minimax_m2(p: Plan) -> None:
 def _alike(c: Config, key: str) -> int:
     """A size that some configs give as a list with one entry for each layer, all equal."""
     value = c.raw.get(key)
-    alike = isinstance(value, list) and value and all(v == value[0] for v in value)
-    return (c.but(**{key: value[0]}) if alike else c).size(key)
+    if isinstance(value, list) and value and all(v == value[0] for v in value):
+        c = c.but(**{key: value[0]})
+    return c.size(key)
 
 
 def hunyuan_moe(p: Plan) -> None:
@@ -325,8 +326,8 @@ BAILING = Family(
     router_bias=("moe_router_enable_expert_bias", False),
     refused=(("multi_gate", False, "gates of their own for images and sound"), ("moe_layer_freq", 1, "mixtures in every n-th layer"),),
     modules=NEXT[::2])
-SINKS_AND_WINDOW = {"sinks": True, "window": window(128, first(4))}
-OWN_SHARED = {"shared": 1, "shared_ffn": "shared_expert_intermediate_size"}
+SINKS_AND_WINDOW: dict[str, Any] = {"sinks": True, "window": window(128, first(4))}
+OWN_SHARED: dict[str, Any] = {"shared": 1, "shared_ffn": "shared_expert_intermediate_size"}
 GRANITE_MOE = replace(LOCAL, shared=granite_shared, shared_ffn="shared_intermediate_size")
 
 DENSE: dict[str, Family] = {

@@ -63,10 +63,10 @@ def inner_width(c: Config, hidden: int, key: str = "expand") -> int:
     return int(factor * hidden)
 
 
-MAMBA_2 = {"key_heads": ("n_groups", 1), "state": "ssm_state_size", "conv": ("conv_kernel", 4)}
+MAMBA_2: dict[str, Any] = {"key_heads": ("n_groups", 1), "state": "ssm_state_size", "conv": ("conv_kernel", 4)}
 MAMBA_2 |= {"bias": ("use_bias", False), "conv_bias": ("use_conv_bias", True)}
 MAMBA_2 |= {"state_bits": bits("mamba_ssm_cache_dtype", "mamba_ssm_dtype")}
-PREFIXED = {"key_heads": ("mamba_n_groups", 1), "state": "mamba_d_state", "conv": ("mamba_d_conv", 4)}
+PREFIXED: dict[str, Any] = {"key_heads": ("mamba_n_groups", 1), "state": "mamba_d_state", "conv": ("mamba_d_conv", 4)}
 PREFIXED |= {"bias": ("mamba_proj_bias", False), "conv_bias": ("mamba_conv_bias", True)}
 PREFIXED |= {"state_bits": MAMBA_2["state_bits"]}
 

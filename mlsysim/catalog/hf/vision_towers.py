@@ -34,8 +34,10 @@ def _tied(c: Config, p: Plan) -> Plan:
 
 
 # What the classes of transformers take for a key that the file of such a model leaves out of its text part.
-_SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-_SIZES += ("num_key_value_heads",)
+_SIZES = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("vocab_size", "num_key_value_heads"),
+)
 _ABSENT: Mapping[str, Mapping[str, int]] = {
     kind: dict(zip(_SIZES, sizes, strict=False))
     for kind, sizes in {
@@ -181,7 +183,7 @@ def behind(usual: str, projected: Callable[[Config, int, int], int], **absent: A
 def _idefics2(c: Config, v: Config, p: Plan) -> int:
     """A tower as in Idefics 3, a gated projection, and layers in which few latent vectors ask the image."""
     v = v.given(hidden_size=768, intermediate_size=3072, image_size=224)
-    (size, h), wide, ffn = _idefics3_tower(v), p.hidden, p.mlp["width"]
+    (size, h), wide, ffn = _idefics3_tower(v), p.hidden, int(p.mlp.get("width", 0))
     asks = c.inner("perceiver_config")
     heads, kv, each = asks.sizes(resampler_n_heads=16, num_key_value_heads=4, resampler_head_dim=96)
     latents, depth = asks.sizes(resampler_n_latents=64, resampler_depth=3)
@@ -529,11 +531,12 @@ def _phi4mm(c: Config, v: Config, p: Plan) -> int:
     """The same as published first: adapters of low rank for images and for sound stand beside the weights."""
     bias = c.inner("audio_processor").inner("config").inner("relative_attention_bias_args")
     sound = {"bias_max_distance": bias.size("t5_bias_max_distance", default=500)}
-    h, f, a = p.hidden, p.mlp["width"], p.attention
+    h, f, a = p.hidden, int(p.mlp["width"]), p.attention
     queries, heads = a["heads"] * a["head_dim"], (a["heads"] + 2 * a["kv_heads"]) * a["head_dim"]
     sides = (h + heads) + (queries + h) + (h + 2 * f) + (f + h)
     ranks = sum(c.inner(key).size("r", default=usual) for key, usual in (("vision_lora", 256), ("speech_lora", 320)))
-    return _phi4(c.but(audio_config=sound), Config({}, v.file), p) + p.layers * ranks * sides
+    adapters: int = p.layers * ranks * sides
+    return _phi4(c.but(audio_config=sound), Config({}, v.file), p) + adapters
 
 
 def _omni(text: str, tower: Tower, heard: Callable[[Config], int], **seen: Any) -> Reader:
