@@ -469,7 +469,7 @@ def _checked(
         # The common case, plain numbers, is decided by one comparison each; everything else goes the long way.
         for (least, most, counted), value in zip(bounds, args, strict=False):
             plain_type = type(value) is float or type(value) is int
-            if not plain_type or not least <= value <= most or (counted and value % 1):
+            if not plain_type or not least <= value <= most or (counted and value % 1):  # type: ignore[operator]
                 if isinstance(value, Made):
                     return followed(_given(function, names, args, kwargs))  # type: ignore[no-any-return]
                 args = (*map(checked_one, names, args), *args[len(names) :])  # type: ignore[assignment]
@@ -478,7 +478,7 @@ def _checked(
             if name in inner:  # Python itself reports an unexpected keyword
                 least, most, counted = inner[name]
                 plain_type = type(value) is float or type(value) is int
-                if not plain_type or not least <= value <= most or (counted and value % 1):
+                if not plain_type or not least <= value <= most or (counted and value % 1):  # type: ignore[operator]
                     if isinstance(value, Made):
                         return followed(_given(function, names, args, kwargs))  # type: ignore[no-any-return]
                     kwargs[name] = checked_one(name, value)

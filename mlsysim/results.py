@@ -115,7 +115,7 @@ class Result(Shown):
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
         return f"{kind} {named}".strip() if isinstance(named, str) else kind
 
-    def _values(self) -> dict[str, Any]:
+    def _listed(self) -> dict[str, Any]:
         """The fields, and before them what follows from them: the answers among the properties."""
         answers = {n: getattr(self, n) for n in _ANSWERS if isinstance(getattr(type(self), n, None), property)}
         return answers | {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ class Result(Shown):
 
     def summary(self) -> Sequence[str]:
         """At most 20 lines: the answer, its range, what binds, which efficiencies, whether it fits; or a line per value."""
-        known = {k: brief(v) for k, v in self._values().items()}
+        known = {k: brief(v) for k, v in self._listed().items()}
         rows = [(k.replace("_", " "), v) for k, v in known.items() if v and k not in ("name", "id")]
         left = len(rows) - _MOST_LISTED
         more = [("more", f"{left} others: explain()")] if left > 0 else []
@@ -135,13 +135,13 @@ class Result(Shown):
         """Every term with its equation and every input with its source; of a record every value."""
         if hasattr(self, "terms") and hasattr(self, "inputs"):
             return Explanation(self.summary()[0], self.terms, self.inputs, getattr(self, "notes", ()))
-        rows = [(k.replace("_", " "), brief(v, 400)) for k, v in self._values().items()]
+        rows = [(k.replace("_", " "), brief(v, 400)) for k, v in self._listed().items()]
         return Report(self._title(), (table(("Field", "Value"), rows),))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, texts and lists for JSON; names carry SI units. What is not finite is None."""
         if not self.NUMBERS:
-            return dict(plain(self._values()))
+            return dict(plain(self._listed()))
         named = (name.partition("=") for name in self.NUMBERS.split())
         return {name: plain(self._number(path or name)) for name, _, path in named}
 
@@ -151,7 +151,7 @@ class Result(Shown):
             found = getattr(found, name if hasattr(found, name) else _UNIT.sub("", name))
         return found
 
-    def frame_rows(self) -> Sequence[Mapping[str, Any]]:
+    def frame_rows(self) -> list[dict[str, Any]]:
         """The rows of :meth:`to_frame`: one of all numbers, or one per element where a solver's result is an array."""
         listed = not self.NUMBERS and type(self).to_dict is Result.to_dict
         return [_flat(self.to_dict())] if listed else unrolled(self.to_dict())

@@ -62,7 +62,7 @@ def share_met(load: Load, r: Known, rate: Any, replicas: Any, slots: Any, target
         met = 1 - called(asked.late, f"{before}late")
     if load.itl_target is not None:
         each_one = (running / replicas - slots * beyond) / (1 - beyond)
-        names = (
+        called_as = (
             "mean batch",
             "deviation of the batch",
             "busy with prompts",
@@ -72,7 +72,7 @@ def share_met(load: Load, r: Known, rate: Any, replicas: Any, slots: Any, target
         )
         numbers = (each_one, sqrt(asked.batch_variance), *asked._held_up)
         places = ("x1", "x2", "x5", "x6", "x7", "x8")
-        held = {x: called(v, f"{before}{n}") for x, n, v in zip(places, names, numbers, strict=True)}
+        held = {x: called(v, f"{before}{n}") for x, n, v in zip(places, called_as, numbers, strict=True)}
         given = {"x0": targets["itl"], "x3": slots, "x4": beyond, "x9": r.steps, "x10": load.replica.variation} | held
         met = (
             made(float(load.in_pace), "share_in_pace", given | {"x11": steps_of_all}, unit="1").called(

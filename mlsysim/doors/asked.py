@@ -43,9 +43,9 @@ class Asked(Formats):
 
     def deployed(self, tp: int, *, model: Model | str | None = None, **more: Any) -> Deployment:
         """The model, or another one, split so on the same machines."""
-        formats = {f.name: getattr(self, f.name) for f in fields(Formats)}
-        links = {"ep": self.ep, "inter_bandwidth": self.inter_bandwidth, "server": self.server}
-        return inference.deploy(model or self.model, self.machines, tp=tp, **formats, **links, **more)
+        asked: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(Formats)}
+        asked |= {"ep": self.ep, "inter_bandwidth": self.inter_bandwidth, "server": self.server}
+        return inference.deploy(model or self.model, self.machines, tp=tp, **asked, **more)
 
 
 # Checkpoints in four bits whose products are in 16: of a mixture the experts alone, of others all matrices.

@@ -144,7 +144,7 @@ def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: 
         * d.split.dp
     )
     told = given(float(_MOST_SEQS), "most sequences", "1", "the server's usual --max-num-seqs")
-    places = (room.called("sequences in memory"), told)
+    places: tuple[Any, ...] = (room.called("sequences in memory"), told)
     if q.slo is not None and q.slo.itl is not None and r.slots < min(int(room), _MOST_SEQS):
         target = given(q.slo.itl, "target for ITL", "s", CALLER)
         tried = given(float(r.slots), "places tried", "1", "one number after the other, up to the target")

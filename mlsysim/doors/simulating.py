@@ -317,7 +317,7 @@ class Simulated(Result):
 
         return why_simulated(self) if self.fits else self.percentiles()
 
-    def frame_rows(self) -> Sequence[Mapping[str, Any]]:
+    def frame_rows(self) -> list[dict[str, Any]]:
         """A row per run."""
         return (
             [{"seed": s, **{n: c[i] for n, c in self.rows.items()}} for i, s in enumerate(self.seeds)]

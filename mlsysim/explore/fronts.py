@@ -183,7 +183,7 @@ class Frontier(Result):
             ],
         )
 
-    def frame_rows(self) -> Sequence[Mapping[str, Any]]:
+    def frame_rows(self) -> list[dict[str, Any]]:
         """A row per point of the front."""
         return [p.to_dict() for p in self.points]
 

@@ -12,7 +12,7 @@ from mlsysim.inference.work import pass_cost
 _RATES = ("peak_flops", "half_peak_flops", "memory_bandwidth", "intra_bandwidth", "inter_bandwidth", "pp_bandwidth")
 
 
-def reasons(d: Deployment) -> tuple[Any, ...]:
+def reasons(d: Deployment) -> tuple[Any, Any, Any, Any]:
     """Work, split, machine and efficiencies of a deployment as :func:`pass_cost` takes them, every number with its source."""
     m, source = d.device, f"{d.model.source}, {d.model.where}" if d.model.source else "given by the caller"
     inside = d.origins.get("intra_bandwidth", "not used: one device")

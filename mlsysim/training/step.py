@@ -18,7 +18,7 @@ from mlsysim.errors import InputError
 from mlsysim.intervals import Interval
 from mlsysim.memory import TrainingMemory
 from mlsysim.parallelism import Plan
-from mlsysim.results import CALLER, Explanation, Later, Report, Result, Term, labelled, largest, plain, shown, unfit
+from mlsysim.results import CALLER, Later, Report, Result, Term, labelled, largest, plain, shown, unfit
 from mlsysim.results import share as _share
 from mlsysim.sensitivity import elasticities
 from mlsysim.tables import Table, table
@@ -199,7 +199,7 @@ class TrainingStep(Result):
 
         return shapes.terms(f"{self.model.name} on {self.device.name}: one step", self._parts)
 
-    def explain(self) -> Explanation | Report:
+    def explain(self) -> Any:
         """The chain from the step to its sources; of an array the share of each term."""
         parts = [(f.name.replace("_", " "), getattr(self.terms, f.name)) for f in fields(self.terms)]
         shares = ", ".join(f"{name} {_percent(v / self.time)}" for name, v in parts if not all_true(v == 0))
