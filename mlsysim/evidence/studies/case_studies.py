@@ -240,12 +240,9 @@ def _arithmetic_share(estimate: hlo.Estimate, device: Device) -> float:
     bound = total = 0.0
     for region in estimate.parts:
         for kernel, times in weighted(region.pieces):
-            seconds = clock.seconds(kernel.work)
-            products = sum(
-                n.cost.matrix_flops / clock.peak(n.cost.matrix_dtype)
-                for n in kernel.nodes
-                if n.cost.matrix_flops and n.cost.matrix_dtype in ("bf16", "f16")
-            )
+            work, seconds = kernel.work, clock.seconds(kernel.work)
+            narrow = {dtype: flops for dtype, flops in work.matrix.items() if dtype in ("bf16", "f16")}
+            products = clock.seconds(work._replace(bytes=0.0, vector=0.0, matrix=narrow))
             total += seconds * times
             if products and products >= seconds * (1 - 1e-9):
                 bound += seconds * times
