@@ -26,10 +26,11 @@ from mlsysim.serving.equations import (
     sample_quantile,
     saturation_rate,
 )
+from mlsysim.serving.fleet.simulator import ROUTING, simulate
 from mlsysim.serving.loops import disorder, loop_rate, pools_rate, queue_wait, run_wait, shared_itl
 from mlsysim.serving.requests import Request, number, read_trace, rows
 from mlsysim.serving.saturation import Saturation, saturation
-from mlsysim.serving.simulation import METRICS, ROUTING, Record, Simulation, Step, quantile, simulate, summarise
+from mlsysim.serving.simulation import METRICS, Record, Simulation, Step, quantile, summarise
 
 __all__ = [
     "ADAPTER",

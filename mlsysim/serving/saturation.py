@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from mlsysim.errors import InputError
 from mlsysim.results import Explanation, Input, Result, Term, labelled, shown
 from mlsysim.serving.config import Config, Limits, StepTimes, limits
-from mlsysim.serving.engine import seen
 from mlsysim.serving.equations import overload_wait, prompt_computed, prompt_steps, saturation_rate
 from mlsysim.serving.requests import MAX_TOKENS, Request
+from mlsysim.serving.scheduler import seen
 from mlsysim.serving_steps import Batch
 
 if TYPE_CHECKING:

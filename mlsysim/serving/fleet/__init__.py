@@ -21,7 +21,7 @@ from mlsysim.serving.fleet.config import (
     shared_memory,
     swap_seconds,
 )
-from mlsysim.serving.fleet.playing import Played, Scaled, play
+from mlsysim.serving.fleet.simulator import Played, Scaled, play
 from mlsysim.serving.fleet.traffic import (
     COLUMNS,
     Conversation,
@@ -32,7 +32,7 @@ from mlsysim.serving.fleet.traffic import (
     single,
     write_traffic,
 )
-from mlsysim.serving.fleet.tree import PrefixTree
+from mlsysim.serving.prefix_tree import PrefixTree
 
 __all__ = [
     "COLUMNS",
