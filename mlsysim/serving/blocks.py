@@ -53,21 +53,21 @@ class Blocks:
     def __init__(self, count: int, block_tokens: int) -> None:
         self.free, self.block_tokens = count, block_tokens
 
-    def match(self, job: Job, most: int) -> int:
-        """Leading blocks of a sequence, at most so many, that it can share with others."""
-        return 0
+    def find(self, job: Job, most: int) -> tuple[int, int, int]:
+        """What a sequence finds of its first so many blocks.
 
-    def reusable(self, job: Job, shared: int) -> int:
-        """Blocks of its own after the shared ones that a preempted sequence finds again."""
-        return 0
+        Returns
+        -------
+        tuple of int
+            Blocks that it can share with others; those of its own after them, of a preempted one; and how many of the shared ones
+            nobody uses yet, so that they are free as well.
+        """
+        return 0, 0, 0
 
-    def unused(self, job: Job, shared: int) -> int:
-        """Of the blocks that it would share, those that nobody uses yet: they are free as well."""
-        return 0
-
-    def lock(self, job: Job, shared: int, reused: int) -> None:
-        """A sequence uses the blocks that it shares, and those that it finds again."""
-        job.shared = shared
+    def claim(self, job: Job, own: int, shared: int, reused: int) -> None:
+        """A sequence uses so many blocks of its own, those that it finds again among them, beside those that it shares."""
+        job.blocks, job.shared = own, shared
+        self.take(own - reused)
 
     def take(self, count: int) -> None:
         """Use so many more."""
@@ -102,31 +102,28 @@ class FreeQueue(Blocks):
         self._users: dict[int, int] = {}  # sequences that run, by the blocks of their prefix
         self._resident = 0  # blocks of the longest
 
-    def match(self, job: Job, most: int) -> int:
-        return min(job.cached_len // self.block_tokens, most)  # those of eq-prompt-computed, in whole numbers
+    def find(self, job: Job, most: int) -> tuple[int, int, int]:
+        if not job.cached_len and job.freed is None:
+            return 0, 0, 0
+        shared, reused = min(job.cached_len // self.block_tokens, most), 0  # of eq-prompt-computed, in whole numbers
+        if job.freed is not None:
+            run, start, whole = job.freed
+            reused = max(0, start + min(run.count, whole) - shared)
+        return shared, reused, max(0, shared - self._resident)
 
-    def reusable(self, job: Job, shared: int) -> int:
-        if (freed := job.freed) is None:
-            return 0
-        run, start, whole = freed
-        return max(0, start + min(run.count, whole) - shared)
-
-    def unused(self, job: Job, shared: int) -> int:
-        return max(0, shared - self._resident)
-
-    def lock(self, job: Job, shared: int, reused: int) -> None:
+    def claim(self, job: Job, own: int, shared: int, reused: int) -> None:
         if job.freed is not None:
             run = job.freed[0]  # they leave the queue from where they stand
             run.count -= reused
             run.reusable = False
             self.free -= reused
             job.freed = None
-        job.shared = shared
         if shared:
             self._users[shared] = self._users.get(shared, 0) + 1
             if shared > self._resident:
                 self.take(shared - self._resident)
                 self._resident = shared
+        super().claim(job, own, shared, reused)
 
     def take(self, count: int) -> None:
         self.free -= count
@@ -176,17 +173,15 @@ class TreeBlocks(Blocks):
         self.count, self.tree = count, PrefixTree(capacity)
         self.used = 0  # outside the tree
 
-    def match(self, job: Job, most: int) -> int:
-        return self.tree.match(job.path, most)
+    def find(self, job: Job, most: int) -> tuple[int, int, int]:
+        shared = self.tree.match(job.path, most)
+        return shared, 0, self.tree.free_of(job.path, shared) if shared else 0
 
-    def unused(self, job: Job, shared: int) -> int:
-        return self.tree.free_of(job.path, shared) if shared else 0
-
-    def lock(self, job: Job, shared: int, reused: int) -> None:
-        job.shared = shared
+    def claim(self, job: Job, own: int, shared: int, reused: int) -> None:
         if shared:
             self.tree.lock(job.path, shared)
             self._count()
+        super().claim(job, own, shared, reused)
 
     def take(self, count: int) -> None:
         self.used += count

@@ -68,12 +68,13 @@ class Channel:
 
 
 class Rank:
-    """The scheduler of one rank: :meth:`begin` a step, or many that only decode, and :meth:`end` it.
+    """The scheduler of one rank: :meth:`plan` a step, :meth:`seconds` it takes, :meth:`commit` that it runs, :meth:`end` it.
 
-    Where several ranks step together: :meth:`plan` a step, :meth:`seconds` it takes, :meth:`commit` that it runs.
+    :meth:`play` does all of it, again and again.
     """
 
     rows = 1  # of a step, of each sequence that decodes
+    coasts = True  # whether all that decode get on together
     accepted = drafted = 0  # tokens
 
     def __init__(
@@ -99,6 +100,8 @@ class Rank:
         self.tiers: list[tuple[PrefixTree, Channel]] = []  # below the devices, the fastest first
         self.home = -1  # the place of its server
         self.closed = False  # whether it takes in nothing that waits
+        self.stepwise = False  # whether others see what it does in each step
+        self.under_way = False  # whether a step is
         self.step = self.prefill_tokens = self.decoded = self.preemptions = 0
         self.found = self.loaded = self.asked = self.most_blocks = 0
         self.decodes = 0  # sequences that decode
@@ -136,34 +139,44 @@ class Rank:
 
     def keeps(self, job: Job) -> int:
         """Leading blocks of a prompt that it has on its devices."""
-        return self.blocks.match(job, job.known // self.limits.block_tokens)
+        return self.blocks.find(job, job.known // self.limits.block_tokens)[0]
 
     def log(self, place: int, start: float, duration: float) -> Step:
         """The step that has begun."""
         new, used = sum(chunk for _, chunk in self._chunks), self.limits.blocks - self.blocks.free
         return Step(place, start, duration, len(self.running), len(self.waiting), used, new, self.decodes)
 
-    def submit(self, job: Job) -> None:
-        self.waiting.append(job)
-
     # A step
 
-    def begin(self, now: float, until: float) -> float | None:
-        """Begin a step, and as long as they end before ``until`` and only decode, those after it.
+    def play(self, now: float, until: float, through: bool) -> float | None:
+        """Step after step from now on, as long as they end before ``until``: nothing comes in between.
+
+        Parameters
+        ----------
+        through : bool
+            Whether to go on when somebody is done.
 
         Returns
         -------
         float or None
-            When the step under way ends; None where there is nothing to do.
+            When the last step ends, or ended: it may still be :attr:`under_way`. None where there was nothing to do.
         """
-        calm = self.decodes and self._partial is None and (self._refused or not self.waiting) and not self._entered
-        if calm and self._needs[(self.step + 1) % self.limits.block_tokens] <= self.blocks.free:
-            return self._coast(now, until)
-        if not self.plan(now):
-            return None
-        duration = self.seconds()
-        self.commit()
-        return now + duration
+        needs, block, blocks, end = self._needs, self.limits.block_tokens, self.blocks, None
+        while True:
+            calm = self.decodes and self._partial is None and (self._refused or not self.waiting)
+            if calm and not self._entered and self.coasts and needs[(self.step + 1) % block] <= blocks.free:
+                now = self._coast(now, until)
+            elif self.plan(now):
+                now += self.seconds()
+                self.commit()
+            else:
+                return end
+            end = now
+            if now >= until or self.stepwise or self.loads:
+                return now
+            self.end(now)
+            if self.done and not through:
+                return now
 
     def _coast(self, now: float, until: float) -> float:
         """Steps that only decode, up to one that finishes a sequence, ends late or leaves too few blocks for the next.
@@ -180,13 +193,13 @@ class Rank:
             step += 1
             free -= needs[step % block]
             context += more
-            duration = seconds(context, self._near(context, step) if windowed else context)
+            duration = seconds(context, self._near(step) if windowed else context)
             if not 0.0 < duration < math.inf:
                 raise _no_duration(duration)
             now += duration
             if now >= until or step in finishing or needs[(step + 1) % block] > free:
                 break
-        self._chunks = []
+        self._chunks, self.under_way = [], True
         self.decoded += decodes * (step - first)
         self.step = step
         self.blocks.take(room - free)
@@ -247,7 +260,7 @@ class Rank:
         """What the planned step takes by itself, s."""
         step = self.step + 1
         context = self._bases + self.decodes * step
-        near = self._near(context, step)
+        near = self._near(step) if self.limits.window else context
         if self._chunks:
             time = float(self.steps.time(self._batch(self.decodes, context, near)))
         else:
@@ -266,6 +279,7 @@ class Rank:
     def commit(self) -> None:
         """The planned step begins."""
         self.step += 1
+        self.under_way = True
         for job, chunk in self._chunks:
             job.computed += chunk
             self.prefill_tokens += chunk
@@ -280,6 +294,7 @@ class Rank:
 
     def end(self, now: float) -> None:
         """Book the step that ends now."""
+        self.under_way = False
         if self.link is not None and self.link.layers > 1 and self._chunks:
             self._stream(self.link, now)
         if self.decodes:
@@ -376,10 +391,9 @@ class Rank:
         left, job.finish = job.finish - self.step, -1
         return left
 
-    def _near(self, context: float, step: int) -> float:
+    def _near(self, step: int) -> float:
         """Tokens that the sequences attend to in a layer with a sliding window, in this step."""
-        if not (window := self.limits.window):
-            return context
+        window = self.limits.window
         for job in self._outgrowing.pop(step, ()):
             if job.finish >= 0 and job.base + step == window + 1:
                 self._short -= 1
@@ -404,17 +418,15 @@ class Rank:
     def _admit(self, job: Job, budget: int, now: float) -> int:
         """Take the head of the queue in, if the blocks of its first part are free; the tokens of that part, or 0."""
         block, blocks = self.limits.block_tokens, self.blocks
-        shared = blocks.match(job, (job.known - 1) // block)
-        reused = blocks.reusable(job, shared)
+        shared, reused, unused = blocks.find(job, (job.known - 1) // block)
         computed = (shared + reused) * block
         chunk = min(job.known - computed, budget)
         own = -(-(computed + chunk) // block) - shared
         # the blocks that it finds again are free blocks too, and must still be there when the others are taken
-        if own + blocks.unused(job, shared) > blocks.free:
+        if own + unused > blocks.free:
             return 0
-        blocks.lock(job, shared, reused)
-        blocks.take(own - reused)
-        job.blocks, job.computed = own, computed
+        blocks.claim(job, own, shared, reused)
+        job.computed = computed
         self.waiting.popleft()
         self.running[job] = None
         if job.scheduled < 0:
@@ -431,7 +443,8 @@ class Rank:
         if self.policy == "recompute" or job.fetched:
             return False
         most = (job.known - 1) // block
-        have = here = blocks.match(job, most)
+        here, _, unused = blocks.find(job, most)
+        have = here
         parts = []
         for store, channel in self.tiers:
             if have < most and (found := store.match(job.path, most)) > have:
@@ -447,15 +460,13 @@ class Rank:
             again = Batch(float(new), pairs, float(past + new), 1.0, 0.0, 0.0, pairs, float(past + new))
             if there - now >= float(self.steps.time(again)):
                 return False
-        if have - here + blocks.unused(job, here) > blocks.free:
+        if have - here + unused > blocks.free:
             return False
         for channel, count in parts:
             channel.send(now, count * self.block_bytes)
         for store, _ in self.tiers:
             store.touch(job.path, store.match(job.path, have))
-        blocks.lock(job, here, 0)
-        blocks.take(have - here)
-        job.blocks = have - here
+        blocks.claim(job, have - here, here, 0)
         job.fetched = True
         self.loaded += (have - here) * block
         self._load(job, there, now)
@@ -495,15 +506,13 @@ class Rank:
     def _await(self, job: Job, now: float) -> bool:
         """Make room for the cache of a prompt that another server computed; it crosses from now on."""
         block, blocks = self.limits.block_tokens, self.blocks
-        shared = blocks.match(job, job.known // block)
+        shared, _, unused = blocks.find(job, job.known // block)
         rows = min(self.rows, job.output_len - job.generated)
         own = -(-(job.known + rows) // block) - shared
         source = job.source
-        if own + blocks.unused(job, shared) > blocks.free or source is None or source.link is None:
+        if own + unused > blocks.free or source is None or source.link is None:
             return False
-        blocks.lock(job, shared, 0)
-        blocks.take(own)
-        job.blocks = own
+        blocks.claim(job, own, shared, 0)
         size = (job.known - shared * block) * self.token_bytes
         if job.sent_early:  # what is there already, of which the last layer of the last chunk is no part
             size = max(size - job.sent_early, min(size, job.last_layer))
@@ -560,20 +569,13 @@ class Drafting(Rank):
 
     def __init__(self, *rank: Any, survival: Sequence[float], seed: int, draft: StepTimes | None, share: float) -> None:
         super().__init__(*rank)
+        self.coasts = False
         self.survival, self.seed, self.draft = survival, seed, draft
         self.share = share if draft is None else 1.0
         self.draft_len, self.rows = len(survival), 1 + len(survival)
         self._decoding: dict[Job, None] = {}
         self._context = self._inside = 0  # the sums over them, without a window and with one
         self._growing: list[Job] = []  # those that need blocks in the next step
-
-    def begin(self, now: float, until: float) -> float | None:
-        """Begin a step; when it ends, or None where there is nothing to do."""
-        if not self.plan(now):
-            return None
-        duration = self.seconds()
-        self.commit()
-        return now + duration
 
     def seconds(self) -> float:
         """What the planned step takes by itself, s; drafting included."""

@@ -55,24 +55,27 @@ class Server:
 
     def submit(self, job: Job, router: Router, now: float) -> None:
         """Give it to one of its model's ranks."""
+        if self._only is not None:
+            self._only.waiting.append(job)
+            return
         model = job.model
         unit = self.units[model]
         rank = unit[choose(unit, router, job, self._counts[model])] if len(unit) > 1 else unit[0]
         self._counts[model] += 1
-        rank.submit(job)
+        rank.waiting.append(job)
         if model != self._inside:
             self._asked.setdefault(model, now)
 
-    def begin(self, now: float, until: float) -> float | None:
-        """Begin a step, of a lone rank also those after it that only decode, as long as they end before ``until``.
+    def begin(self, now: float, until: float, through: bool) -> float | None:
+        """Begin a step; a lone rank goes on as long as steps end before ``until``, with ``through`` also when somebody is done.
 
         Returns
         -------
         float or None
-            When it ends, or the last of them; None where there is none to take.
+            When the step ends, or the last of them has ended; None where there is none to take.
         """
         if (rank := self._only) is not None:
-            end = None if rank.idle else rank.begin(now, until)
+            end = rank.play(now, until, through)
             return None if end is None else self._run(now, end, self.ranks)
         n, order = len(self.units), [self._inside]
         if self.servers.weights == "swapped" and n > 1:
@@ -127,23 +130,26 @@ class Server:
         self.swaps += 1
         return self.servers.hosted[model].swap_time
 
-    def end(self, now: float) -> bool:
-        """Book the step that ends now; whether somebody is done."""
-        done = False
+    @property
+    def under_way(self) -> bool:
+        """Whether a step is, of a lone rank that played."""
+        return self._only is None or self._only.under_way
+
+    def end(self, now: float) -> None:
+        """Book the step that ends now, unless that is done."""
+        self.active = False
         for rank in self._under:
-            rank.end(now)
-            done = done or bool(rank.done)
-        self._under = ()
-        return done
+            if rank.under_way:
+                rank.end(now)
 
     def take(self) -> list[Job]:
         """Those that are done."""
-        found: list[Job] = []
-        for rank in self.ranks:
+        done: list[Job] = []
+        for rank in self._under:
             if rank.done:
-                found += rank.done
+                done += rank.done
                 rank.done = []
-        return found
+        return done
 
 
 def choose(members: Sequence[Any], router: Router, job: Job, count: int) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
@@ -154,7 +155,8 @@ class Pool:
 
     def take(self, job: Job, router: Router, now: float) -> Server:
         """Give a request to a server."""
-        server = self.serving[choose(self.serving, router, job, self.routed)]
+        serving = self.serving
+        server = serving[choose(serving, router, job, self.routed)] if len(serving) > 1 else serving[0]
         self.routed += 1
         server.submit(job, router, now)
         return server
@@ -214,7 +216,7 @@ class Requests:
         return job
 
     def next_turn(self, index: int) -> float | None:
-        """How long after a request the next of its conversation comes."""
+        """There is none."""
         return None
 
 
@@ -357,10 +359,13 @@ class Run:
             blocks = FreeQueue(bounds.blocks, bounds.block_tokens)
         elif bounds.prefix_caching and cache is not None and cache.blocks != 0:
             blocks, loading = TreeBlocks(bounds.blocks, bounds.block_tokens, cache.blocks), cache.loading
-        rank = (hosted.steps, bounds, blocks, link, each, loading)
+        parts = (hosted.steps, bounds, blocks, link, each, loading)
         if (s := hosted.speculation) is not None and s.draft_len:
-            return Drafting(*rank, survival=s.survival, seed=s.seed, draft=s.draft, share=s.draft_share)
-        return Rank(*rank)
+            rank: Rank = Drafting(*parts, survival=s.survival, seed=s.seed, draft=s.draft, share=s.draft_share)
+        else:
+            rank = Rank(*parts)
+        rank.stepwise = self.apart
+        return rank
 
     def _tiers(self, units: Sequence[Sequence[Rank]]) -> None:
         for model, unit in enumerate(units):
@@ -384,20 +389,26 @@ class Run:
         self.traffic, self.requests, self.advance = traffic, traffic.requests, advance
         self.records = Records.open(self.requests, traffic.rejected)
         self.woken: dict[int, Server] = {}  # that may begin a step now
-        come, closed = traffic.come, self.concurrency
-        self.open, number = len(come), len(come) if closed is None else min(closed, len(come))
-        self.left = iter(come[number:])
+        self.open, closed = len(traffic.come), self.concurrency
+        self.left = iter(traffic.come)
         for pool in self.pools:
             if pool.scaler is not None:
                 self.push(self.first + pool.scaler.every, _LOOK, pool, None)
-        self.lonely = traffic.single and self._alone and (closed is None or self.sticky)
-        heap, at, arrival = self.heap, 0, self._arrival(0, number)
-        while self.open and (heap or at < number):
+        cache, pools = self.fleet.cache, self.pools
+        self.meet = self.apart or (cache is not None and bool(cache.tiers))
+        own = all(type(h.steps) is StepModel for p in pools for h in p.servers.hosted)
+        self.lonely = own and traffic.single and not (self.meet or any(p.scaler for p in pools))
+        self.lonely = self.lonely and (closed is None or self.sticky)
+        self.through = self.lonely and closed is None
+        first = self.left if closed is None else islice(self.left, closed)
+        coming = ((0.0 if closed is not None else self.requests[i].arrival, i) for i in first)
+        heap, never = self.heap, (math.inf, -1)
+        arrival, index = next(coming, never)
+        while self.open and (heap or index >= 0):
             now = heap[0][0] if heap and heap[0][0] < arrival else arrival
-            while arrival <= now < math.inf:
-                self._comes(come[at], now)
-                at += 1
-                arrival = self._arrival(at, number)
+            while arrival <= now and index >= 0:
+                self._comes(index, now)
+                arrival, index = next(coming, never)
             while heap and heap[0][0] == now:
                 self._happens(now)
             while woken := self.woken:
@@ -428,19 +439,6 @@ class Run:
             "log": tuple(self.log or ()),
             "server": str(getattr(steps, "words", type(steps).__name__)),
         }
-
-    @property
-    def _alone(self) -> bool:
-        """Whether servers share nothing but the list of what comes, and step times depend on nothing that was asked before."""
-        cache, pools = self.fleet.cache, self.pools
-        parts = self.apart or any(p.scaler for p in pools) or (cache is not None and cache.tiers)
-        return not parts and all(type(h.steps) is StepModel for p in pools for h in p.servers.hosted)
-
-    def _arrival(self, at: int, number: int) -> float:
-        """When the next request comes by itself."""
-        if at >= number:
-            return math.inf
-        return 0.0 if self.concurrency is not None else self.requests[self.traffic.come[at]].arrival
 
     def _comes(self, index: int, now: float, server: Server | None = None) -> None:
         """A request comes, to a server or to that which the router chooses."""
@@ -479,34 +477,29 @@ class Run:
         until = arrival
         if not self.lonely:
             until = now if self.woken else min(arrival, self.heap[0][0]) if self.heap else arrival
-        while (end := server.begin(now, until)) is not None:
-            if self._shared(server) or end >= until or self.apart:
-                break
-            if server.end(end):
-                if not self.lonely or self.concurrency is not None:
-                    break
-                self._ended(server, end)
-            now = end
-        if end is not None:
-            self.push(end, _ENDS, server, None, server.place)
-        else:
-            self._shared(server)
-            server.active = False
+        end = server.begin(now, until, self.through)
+        if self.meet:
+            self._meet(server)
+        if end is None:
             if server.draining and server.until == math.inf and server.empty:
                 server.until = now
+            return
+        if self.through:
+            self._ended(server, end)
+            if not server.under_way:  # all is done before
+                server.active = False
+                return
+        self.push(end, _ENDS, server, None, server.place)
 
-    def _shared(self, server: Server) -> bool:
-        """Whether a server's new step sends or receives what others wait for."""
-        found = False
+    def _meet(self, server: Server) -> None:
+        """What a server's new step sends or receives, which others wait for."""
         for rank in server.ranks:
-            for there, job in rank.loads:
-                self.push(there, _ARRIVES, rank, job)
-            found = found or bool(rank.loads or rank.freed)
             if rank.loads:
+                for there, job in rank.loads:
+                    self.push(there, _ARRIVES, rank, job)
                 rank.loads = []
             if rank.freed:
                 self._wake(rank)
-        return found
 
     def _wake(self, rank: Rank) -> None:
         """A cache has left the servers that computed it, which have room again."""
@@ -516,14 +509,15 @@ class Run:
 
     def _ended(self, server: Server, now: float) -> None:
         """What becomes of those that are done."""
-        for job in server.take():
+        done = server.take()
+        for job in done:
             if job.source is not None:
                 target = self.pools[-1].take(job, self.handoff, now)
                 self.woken[target.place] = target
                 continue
             self.records.book(job, server.place)
             self.advance(1)
-            if (pause := self.traffic.next_turn(job.index)) is not None:
+            if not self.traffic.single and (pause := self.traffic.next_turn(job.index)) is not None:
                 self.push(now + pause, _COMES, job.index + 1, None)
                 continue
             self.open -= 1
