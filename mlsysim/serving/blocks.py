@@ -19,36 +19,38 @@ class FreeRun:
 class Job:
     """A request inside a server."""
 
-    computed = 0  # tokens of what is known that have keys and values
-    generated = 0  # output tokens when it last left a prompt pass
-    blocks = shared = 0  # of its own while its prompt is under way, and shared with others
-    found = 0  # tokens of its prompt that were there when it came in
-    cached_len = 0  # tokens that its trace says are there
-    path: Path = ()  # its text
-    freed: tuple[FreeRun, int, int] | None = (
-        None  # thrown out: where its blocks stand, the first of them, and how many were full
-    )
     base = 0  # while it decodes: the context in step s is base + s
     finish = -1  # the step with its last token; -1 unless it decodes
     context = left = room = (
         0  # with drafted tokens: what the next step attends to, tokens still to come, tokens that its blocks hold
     )
     chance: Callable[[], float] | None = None
+    path: Path = ()  # its text
     model = 0  # of the server
+    found = 0  # tokens of its prompt that were there when it came in
     fetched = False  # whether a tier was asked for it
-    scheduled = first = finished = -1.0
-    preemptions = 0
     sent_early = unsent = 0.0  # bytes that crossed while it was computed, and that could have but for others
     last_layer = 0.0  # bytes of the last layer of its last chunk
-    source: Any = None  # the rank that keeps its cache until it has crossed
 
-    def __init__(self, index: int, input_len: int, output_len: int) -> None:
+    def __init__(self, index: int, input_len: int, output_len: int, cached_len: int = 0) -> None:
         self.index, self.input_len, self.output_len = index, input_len, output_len
+        self.cached_len = cached_len  # tokens that its trace says are there
         self.known = input_len  # tokens whose keys and values must be there before the next one
+        self.computed = 0  # of them, those that have them
+        self.generated = 0  # output tokens when it last left a prompt pass
+        self.blocks = self.shared = 0  # of its own while its prompt is under way, and shared with others
+        self.freed: tuple[FreeRun, int, int] | None = (
+            None  # thrown out: where its blocks stand, the first, and how many were full
+        )
+        self.source: Any = None  # the rank that keeps its cache until it has crossed
+        self.scheduled = self.first = self.finished = -1.0
+        self.preemptions = 0
 
 
 class Blocks:
     """So many blocks, none of which is found again: what a server without a prefix cache has."""
+
+    shares = False  # whether texts that were computed are found again
 
     def __init__(self, count: int, block_tokens: int) -> None:
         self.free, self.block_tokens = count, block_tokens
@@ -167,6 +169,8 @@ class FreeQueue(Blocks):
 
 class TreeBlocks(Blocks):
     """Blocks of a rank whose prefix cache is a tree: what it keeps for nobody makes room for those in use."""
+
+    shares = True
 
     def __init__(self, count: int, block_tokens: int, capacity: int | None = None) -> None:
         super().__init__(count, block_tokens)

@@ -35,6 +35,9 @@ from mlsysim.serving.prefix_tree import PrefixTree
 from mlsysim.serving.simulation import Step
 from mlsysim.serving_steps import Batch
 
+# Seconds of steps by tokens that are attended to, over all keys and in a window; by rows.
+Times = dict[int, Callable[[float, float], float]]
+
 
 class Channel:
     """What is sent over it goes one after the other."""
@@ -73,9 +76,53 @@ class Rank:
     :meth:`play` does all of it, again and again.
     """
 
-    rows = 1  # of a step, of each sequence that decodes
-    coasts = True  # whether all that decode get on together
-    accepted = drafted = 0  # tokens
+    __slots__ = (
+        "_bases",
+        "_began",
+        "_chunks",
+        "_ended",
+        "_entered",
+        "_finishing",
+        "_needs",
+        "_outgrowing",
+        "_partial",
+        "_refused",
+        "_short",
+        "_short_bases",
+        "_times",
+        "accepted",
+        "asked",
+        "block_bytes",
+        "blocks",
+        "closed",
+        "coasts",
+        "decoded",
+        "decodes",
+        "done",
+        "drafted",
+        "found",
+        "freed",
+        "held",
+        "home",
+        "limits",
+        "link",
+        "loaded",
+        "loading",
+        "loads",
+        "most_blocks",
+        "policy",
+        "preemptions",
+        "prefill_tokens",
+        "rows",
+        "running",
+        "step",
+        "steps",
+        "stepwise",
+        "tiers",
+        "token_bytes",
+        "under_way",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -87,6 +134,11 @@ class Rank:
         loading: str = "recompute",
     ) -> None:
         self.steps, self.limits, self.blocks = steps, limits, blocks
+        self.rows, self.coasts = (
+            1,
+            True,
+        )  # of a step, of each sequence that decodes; whether all of them get on together
+        self.accepted = self.drafted = 0  # tokens
         self.link = link  # from a server that only prefills
         self.token_bytes, self.block_bytes = token_bytes, token_bytes * limits.block_tokens
         self.waiting: deque[Job] = deque()
@@ -111,7 +163,7 @@ class Rank:
         self._chunks: list[tuple[Job, int]] = []
         self._ended: list[Job] = []  # prompts that the step finishes
         self._entered: list[Job] = []  # whose caches have crossed: they decode from the next step on
-        self._times: dict[tuple[int, bool], Callable[[float, float], float]] = {}  # of steps without prompts, by rows
+        self._times: Times = {}  # of steps without prompts, by rows
         self._bases = 0  # the sum over those that decode
         self._finishing: dict[int, list[Job]] = {}  # by step; entries of preempted sequences are stale
         self._needs = [0] * limits.block_tokens  # sequences that take a block when step % block_tokens is the index
@@ -188,7 +240,7 @@ class Rank:
         decodes, first, room = self.decodes, self.step, self.blocks.free
         windowed, free, step = self.limits.window, room, first
         more, context = float(decodes), float(self._bases + decodes * first)
-        seconds = self._answers(decodes)
+        seconds = self._times.get(decodes) or _answers(self._times, self.steps, decodes)
         while True:
             step += 1
             free -= needs[step % block]
@@ -202,23 +254,24 @@ class Rank:
         self._chunks, self.under_way = [], True
         self.decoded += decodes * (step - first)
         self.step = step
-        self.blocks.take(room - free)
-        self.most_blocks = max(self.most_blocks, self.limits.blocks - free)
+        if free < room:
+            self.blocks.take(room - free)
+            self.most_blocks = max(self.most_blocks, self.limits.blocks - free)
         return now
 
     def plan(self, now: float) -> bool:
         """Choose what the next step works on; False where there is nothing."""
         self._began = now
-        limits, blocks = self.limits, self.blocks
-        preempted = False
+        limits, blocks, waiting, preempted = self.limits, self.blocks, self.waiting, False
         if self._entered:
             self._join(before=True)
         while (growth := self._growth()) > blocks.free:
             self._preempt()
             preempted = True
-        self._grow(growth)
-        while not preempted and self.waiting and self.waiting[0].source is not None and self._room:
-            if not self._await(self.waiting[0], now):
+        if growth:
+            self._grow(growth)
+        while not preempted and waiting and waiting[0].source is not None and self._room:
+            if not self._await(waiting[0], now):
                 break
         if self._entered:
             self._join()
@@ -235,8 +288,8 @@ class Rank:
                 partial.blocks += more
                 chunks.append((partial, chunk))
                 budget -= chunk
-        while budget > 0 and self.waiting and not (preempted or self.closed) and self._room:
-            job = self.waiting[0]
+        while waiting and budget > 0 and not (preempted or self.closed) and self._room:
+            job = waiting[0]
             if job.source is not None:
                 break
             if self.tiers and self._fetch(job, now):
@@ -248,7 +301,7 @@ class Rank:
             budget -= chunk
         self._chunks = chunks
         # what a tier has, or takes to load, may be another in the next step
-        self._refused = not (preempted or chunks or self.tiers) and bool(self.waiting)
+        self._refused = bool(waiting) and not (preempted or chunks or self.tiers)
         return bool(chunks or self.decodes)
 
     @property
@@ -264,17 +317,10 @@ class Rank:
         if self._chunks:
             time = float(self.steps.time(self._batch(self.decodes, context, near)))
         else:
-            time = self._answers(self.decodes)(float(context), float(near))
+            time = _answers(self._times, self.steps, self.decodes)(float(context), float(near))
         if not 0.0 < time < math.inf:
             raise _no_duration(time)
         return time
-
-    def _answers(self, rows: int, steps: StepTimes | None = None) -> Callable[[float, float], float]:
-        """Times of steps in which so many sequences decode and no prompt runs, of the rank's own steps unless others are given."""
-        key = (rows, steps is None)
-        if (known := self._times.get(key)) is None:
-            known = self._times[key] = _answers(steps or self.steps, float(rows))
-        return known
 
     def commit(self) -> None:
         """The planned step begins."""
@@ -297,30 +343,42 @@ class Rank:
         self.under_way = False
         if self.link is not None and self.link.layers > 1 and self._chunks:
             self._stream(self.link, now)
-        if self.decodes:
-            for job in self._advance():
-                self._refused = False
-                self._store(job, job.input_len + job.output_len - 1)
-                self._finish(job, now)
-        if not self._ended:
+        for job in self._advance():
+            self._refused = False
+            self._finish(job, now, job.input_len + job.output_len - 1)
+        if self._ended:
+            for job in self._ended:
+                self._computed(job, now)
+            self._refused, self._ended = False, []
+
+    def _computed(self, job: Job, now: float) -> None:
+        """A prompt is done, and with it a token of the answer."""
+        if job.first < 0:
+            job.first = now
+        job.generated += 1
+        left = job.output_len - job.generated
+        if not left:
+            self._finish(job, now, job.known)
             return
-        for job in self._ended:
-            if job.first < 0:
-                job.first = now
-            job.generated += 1
-            left = job.output_len - job.generated
+        if self.blocks.shares:
             self._store(job, job.known)
-            if not left:
-                self._finish(job, now)
-            elif self.link is not None:
-                del self.running[job]
-                self.held[job] = (job.blocks, job.shared)
-                job.blocks = job.shared = 0
-                job.source = self
-                self.done.append(job)
-            else:
-                self._enter(job, left)
-        self._refused, self._ended = False, []
+        if self.link is None:
+            self._enter(job, left)
+            return
+        del self.running[job]
+        self.held[job] = (job.blocks, job.shared)
+        job.blocks = job.shared = 0
+        job.source = self
+        self.done.append(job)
+
+    def _finish(self, job: Job, now: float, tokens: int) -> None:
+        """An answer is done; so many tokens of its text are computed."""
+        if self.blocks.shares:
+            self._store(job, tokens)
+        self.blocks.give(job, job.blocks, job.shared)
+        del self.running[job]
+        job.finished = now
+        self.done.append(job)
 
     def _stream(self, link: Channel, now: float) -> None:
         """Of the caches that the step has made, all layers but the last may have left before it ends.
@@ -406,12 +464,6 @@ class Rank:
 
     def _grow(self, count: int) -> None:
         self.blocks.take(count)
-
-    def _finish(self, job: Job, now: float) -> None:
-        self.blocks.give(job, job.blocks, job.shared)
-        del self.running[job]
-        job.finished = now
-        self.done.append(job)
 
     # Prompts
 
@@ -574,6 +626,7 @@ class Drafting(Rank):
         self.share = share if draft is None else 1.0
         self.draft_len, self.rows = len(survival), 1 + len(survival)
         self._decoding: dict[Job, None] = {}
+        self._drafts: Times = {}
         self._context = self._inside = 0  # the sums over them, without a window and with one
         self._growing: list[Job] = []  # those that need blocks in the next step
 
@@ -585,9 +638,12 @@ class Drafting(Rank):
             b = self._batch(decodes + extra, self._context + extra, self._inside + extra)
             time = float(self.steps.time(b))
         else:
-            time = self._answers(decodes + extra)(float(self._context + extra), float(self._inside + extra))
+            answers = _answers(self._times, self.steps, decodes + extra)
+            time = answers(float(self._context + extra), float(self._inside + extra))
         if self.share and decodes:
-            time += rows * self.share * self._answers(decodes, self.draft)(float(self._context), float(self._inside))
+            times = self._times if self.draft is None else self._drafts
+            answers = _answers(times, self.draft or self.steps, decodes)
+            time += rows * self.share * answers(float(self._context), float(self._inside))
         if self.share and self._chunks:
             prompts = replace(b, decodes=0.0, context=0.0, windowed_context=0.0)
             time += self.share * float((self.draft or self.steps).time(prompts))
@@ -671,12 +727,17 @@ class Drafting(Rank):
         self._growing = []
 
 
-def _answers(steps: StepTimes, rows: float) -> Callable[[float, float], float]:
-    """Times of steps of so many rows of answers and no prompt, by what they attend to."""
-    if own := vars(type(steps)).get("decoding"):  # of this very class: a child of it may have its own time()
-        times: Callable[[float, float], float] = own(steps, rows)
-        return times
-    return lambda context, near: float(steps.time(Batch(decodes=rows, context=context, windowed_context=near)))
+def _answers(times: Times, steps: StepTimes, rows: int) -> Callable[[float, float], float]:
+    """Times of steps of so many rows of answers and no prompt, by what they attend to; kept by rows."""
+    if (known := times.get(rows)) is None:
+        if own := vars(type(steps)).get("decoding"):  # of this very class: a child of it may have its own time()
+            known = own(steps, float(rows))
+        else:
+            known = lambda context, near: float(  # noqa: E731
+                steps.time(Batch(decodes=float(rows), context=context, windowed_context=near))
+            )
+        times[rows] = known
+    return known
 
 
 def _no_duration(seconds: float) -> InputError:

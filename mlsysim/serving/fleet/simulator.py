@@ -210,10 +210,7 @@ class Requests:
     def job(self, index: int) -> Job:
         """The request as a server has it."""
         r = self.requests[index]
-        job = Job(index, r.input_len, r.output_len)
-        if r.cached_len:
-            job.cached_len = r.cached_len
-        return job
+        return Job(index, r.input_len, r.output_len, r.cached_len)
 
     def next_turn(self, index: int) -> float | None:
         """There is none."""
@@ -402,6 +399,8 @@ class Run:
         self.through = self.lonely and closed is None
         first = self.left if closed is None else islice(self.left, closed)
         coming = ((0.0 if closed is not None else self.requests[i].arrival, i) for i in first)
+        if self.lonely and len(self.ranks) == 1 and self.log is None:
+            self._solo(self.servers[0], coming)
         heap, never = self.heap, (math.inf, -1)
         arrival, index = next(coming, never)
         while self.open and (heap or index >= 0):
@@ -416,6 +415,22 @@ class Run:
                 if not server.active:
                     self._begin(server, now, arrival)
         return self.records
+
+    def _solo(self, server: Server, coming: Iterator[tuple[float, int]]) -> None:
+        """The same of a lone rank: no event is but its own."""
+        job, never = self.traffic.job, (math.inf, -1)
+        arrival, index = next(coming, never)
+        now = arrival
+        while now < math.inf:
+            while arrival <= now:
+                server.submit(job(index), self.fleet.router, now)
+                arrival, index = next(coming, never)
+            if (end := server.begin(now, arrival, self.through)) is None:
+                now = arrival
+                continue
+            server.end(end)
+            self._ended(server, end)
+            now = end
 
     @property
     def ranks(self) -> list[Rank]:
