@@ -130,8 +130,14 @@ class Run:
         found = talks_of(self.drawn(seed), names)
         return tuple(replace(c, model=names[i % len(names)]) for i, c in enumerate(found))
 
-    def play(self, seed: int, progress: bool = False, steps: StepModel | None = None) -> Simulation:
-        """One run."""
+    def play(
+        self,
+        seed: int,
+        progress: bool = False,
+        steps: StepModel | None = None,
+        drawn: tuple[Request, ...] | None = None,
+    ) -> Simulation:
+        """One run, of requests that were drawn before where they are given."""
         if not self.parts.plain or self.routing == "prefix":
             others = {name: self.steps_of(name) for name in self.parts.also_models}
             fleet = self.parts.fleet(steps or self.steps(), others, self.config, self.replicas, self.routing)
@@ -139,7 +145,7 @@ class Run:
             return played if self.calibration is None else played.corrected(self.calibration.apply)
         found = serving.simulate(
             steps or self.steps(),
-            self.drawn(seed),
+            self.drawn(seed) if drawn is None else drawn,
             self.config,
             replicas=self.replicas,
             routing=self.routing,
@@ -151,15 +157,14 @@ class Run:
     def row(self, found: Simulation) -> dict[str, float]:
         """A run in numbers: every metric's mean and percentiles, and what the server did."""
         row: dict[str, float] = {}
-        for metric in METRICS:
-            of_all = serving.summarise(found.values(metric))
+        for metric, of_all in found.summary().items():
             row |= {f"{metric}.{name}": math.nan if v is None else float(v) for name, v in of_all.items()}
         met = self.met(found.records)
         row |= {name: float(getattr(found, name)) for name in _OTHERS[:5]}
         if isinstance(found, Played) and self.parts.autoscaler is not None:
             row["servers"] = found.server_seconds / found.clock if found.clock else 0.0
         return row | {
-            "rejected": float(len(found.records) - len(found.served)),
+            "rejected": float(len(found.rejected)),
             "met": met,
             "goodput_per_s": met * len(found.records) / found.makespan if found.makespan else 0.0,
         }
@@ -613,11 +618,12 @@ def simulate(
     if reason:
         return Simulated(run, seeds, {}, None, None, rent, pue, reason, taken.lines)
     steps = run.steps()
-    full = None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
+    full = drawn = None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
     if concurrency is None and parts.plain:
-        full = serving.saturation(steps, run.drawn(seeds[0]), serving.limits(run.config, steps), replicas)
+        drawn = run.drawn(seeds[0])
+        full = serving.saturation(steps, drawn, serving.limits(run.config, steps), replicas)
     if len(seeds) == 1 and store is None and client is None:
-        found = run.play(seeds[0], progress)
+        found = run.play(seeds[0], progress, drawn=drawn)
         rows = {name: (value,) for name, value in run.row(found).items()}
         return Simulated(run, seeds, rows, found, full, rent, pue, "", taken.lines)
     columns = _repeated(run, seeds, store, client, progress)

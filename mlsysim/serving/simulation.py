@@ -123,8 +123,10 @@ class Records(Sequence[Record]):
     @property
     def makespan(self) -> float:
         """From the first arrival of a request that was served to the last token, s; zero when none was."""
-        last = max((finished for _, _, _, finished in self.served()), default=0.0)
-        return last - min((request.arrival for request, *_ in self.served()), default=0.0)
+        rows = self.requests, self.finished
+        if self.rejected:
+            rows = [r for r, *_ in self.served()], [finished for *_, finished in self.served()]
+        return max(rows[1], default=0.0) - min([r.arrival for r in rows[0]], default=0.0)
 
     def _one(self, at: int) -> Record:
         if why := self.rejected.get(at):
@@ -191,6 +193,10 @@ class Simulation(Shown):
         return tuple(r for r in self.records if not r.rejected)
 
     @property
+    def rejected(self) -> tuple[Record, ...]:
+        return tuple(self.records[at] for at in sorted(self.records.rejected))
+
+    @cached_property
     def makespan(self) -> float:
         """From the first arrival to the last token, s."""
         return self.records.makespan
@@ -205,7 +211,7 @@ class Simulation(Shown):
 
     @property
     def requests_per_s(self) -> float:
-        return self._per_second(sum(1 for _ in self.records.served()))
+        return self._per_second(len(self.records) - len(self.records.rejected))
 
     @property
     def tokens_per_s(self) -> float:
