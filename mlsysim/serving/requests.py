@@ -40,7 +40,10 @@ class Request:
     cached_len: int = 0
 
     def __post_init__(self) -> None:
-        plain = type(self.arrival) is float and type(self.input_len) is type(self.output_len) is type(self.cached_len) is int
+        plain = (
+            type(self.arrival) is float
+            and type(self.input_len) is type(self.output_len) is type(self.cached_len) is int
+        )
         if plain and 0.0 <= self.arrival < math.inf and 0 <= self.cached_len <= self.input_len <= MAX_TOKENS:
             if self.input_len and 0 < self.output_len <= MAX_TOKENS:
                 return  # as nearly all are

@@ -18,6 +18,7 @@ from mlsysim import cli, inference, serving
 from mlsysim.doors import Parts
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.serving import Config, Request, Simulation
+from mlsysim.serving.blocks import TreeBlocks
 from mlsysim.serving.fleet import (
     Autoscaler,
     Cache,
@@ -43,7 +44,7 @@ from mlsysim.serving.fleet import (
     swap_seconds,
     write_traffic,
 )
-from mlsysim.serving.fleet.playing import _Play
+from mlsysim.serving.fleet.simulator import Run, Turns
 from mlsysim.serving_steps import step_model
 
 independent = pytest.mark.independent
@@ -724,16 +725,16 @@ def test_with_all_of_it_nothing_is_lost_and_nothing_overflows(
     talks = chats(
         8.0, 12, turns=3, added_len=40, output_len=12, pause=0.3, shared_len=40, texts=2, models=("a", "b"), seed=seed
     )
-    run = _Play(fleet, talks, None)
-    records, _ = run.open()
-    run.run(records, lambda n: None)
-    assert run.open_talks == 0
-    ranks_of = [r for s in run.servers for unit in s.units for r in unit]
+    run = Run(fleet, min(t.start for t in talks), None)
+    records = run.play(Turns(talks, fleet, run.bounds, run.block), lambda n: None)
+    assert run.open == 0
+    ranks_of = run.ranks
     for r in ranks_of:
-        assert not (r.running or r.waiting or r.loading or r.held or r.decoders)
-        assert r.used == 0 and r.most_blocks <= blocks
-        assert r.tree is not None and r.tree.locked == 0 and r.tree.blocks <= blocks
-        assert len(r.stores[0].match and r.stores) == 2 and r.stores[0].blocks <= 20
+        assert not (r.running or r.waiting or r.loading or r.held or r.decodes)
+        assert isinstance(r.blocks, TreeBlocks)
+        assert r.blocks.used == 0 and r.most_blocks <= blocks
+        assert r.blocks.tree.locked == 0 and r.blocks.tree.blocks <= blocks
+        assert len(r.tiers) == 2 and r.tiers[0][0].blocks <= 20
     for index, record in enumerate(records):
         if record.rejected:
             continue

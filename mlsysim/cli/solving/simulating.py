@@ -272,7 +272,9 @@ def _print(found: serving.Simulation, full: serving.Saturation | None) -> None:
         + (", prefix cache" if bounds.prefix_caching else "")
     )
     rejected = found.rejected
-    print(f"{len(found.records) - len(rejected)} requests served in {units.format(found.makespan, 's', 4)}, {len(rejected)} rejected")
+    print(
+        f"{len(found.records) - len(rejected)} requests served in {units.format(found.makespan, 's', 4)}, {len(rejected)} rejected"
+    )
     for record in rejected[:5]:
         print(f"  rejected: {record.rejected}")
     print(
