@@ -21,7 +21,7 @@ from mlsysim.memory.serving import as_published, release_of
 from mlsysim.results import Result, plain, shown
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
-from mlsysim.serving.fleet import Conversation, Played, play, rank_limits
+from mlsysim.serving.fleet import Conversation, FleetResult, rank_limits, run
 from mlsysim.serving_steps import Rates, StepModel
 from mlsysim.serving_steps.calibrating.calibration import Calibration, load_calibration
 from mlsysim.tables import Table, table
@@ -141,7 +141,7 @@ class Run:
         if not self.parts.plain or self.routing == "prefix":
             others = {name: self.steps_of(name) for name in self.parts.also_models}
             fleet = self.parts.fleet(steps or self.steps(), others, self.config, self.replicas, self.routing)
-            played: Simulation = play(fleet, self.talks(seed), concurrency=self.concurrency, progress=progress)
+            played: Simulation = run(fleet, self.talks(seed), concurrency=self.concurrency, progress=progress)
             return played if self.calibration is None else played.corrected(self.calibration.apply)
         found = serving.simulate(
             steps or self.steps(),
@@ -161,7 +161,7 @@ class Run:
             row |= {f"{metric}.{name}": math.nan if v is None else float(v) for name, v in of_all.items()}
         met = self.met(found.records)
         row |= {name: float(getattr(found, name)) for name in _OTHERS[:5]}
-        if isinstance(found, Played) and self.parts.autoscaler is not None:
+        if isinstance(found, FleetResult) and self.parts.autoscaler is not None:
             row["servers"] = found.server_seconds / found.clock if found.clock else 0.0
         return row | {
             "rejected": float(len(found.rejected)),

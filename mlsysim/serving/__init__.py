@@ -13,10 +13,10 @@ from mlsysim.serving.closed import (
     Loop,
     Pool,
     Served,
-    begun_by,
     closed_loop,
     served,
-    served_by,
+    server_constants,
+    ttft_constants,
 )
 from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, limits
 from mlsysim.serving.equations import (
@@ -51,7 +51,6 @@ __all__ = [
     "Step",
     "StepTimes",
     "activation_reserve",
-    "begun_by",
     "closed_loop",
     "constant",
     "device_memory",
@@ -76,10 +75,11 @@ __all__ = [
     "saturation",
     "saturation_rate",
     "served",
-    "served_by",
+    "server_constants",
     "shared_itl",
     "simulate",
     "summarise",
+    "ttft_constants",
 ]
 
 

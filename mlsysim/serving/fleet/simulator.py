@@ -12,7 +12,7 @@ from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import plain, share, shown
 from mlsysim.serving.blocks import Blocks, FreeQueue, Job, TreeBlocks
 from mlsysim.serving.config import Config, Limits, StepTimes, limits
-from mlsysim.serving.fleet.config import POLICIES, Autoscaler, Fleet, Hosted, Router, Servers
+from mlsysim.serving.fleet.config import POLICIES, Autoscaler, Fleet, ModelReplica, Router, Servers
 from mlsysim.serving.fleet.servers import Server, choose
 from mlsysim.serving.fleet.traffic import Conversation
 from mlsysim.serving.prefix_tree import ENDLESS, Path, PrefixTree
@@ -38,8 +38,8 @@ class Scaled:
 
 
 @dataclass(frozen=True, repr=False)
-class Played(Simulation):
-    """What :func:`play` returns: a simulation, and what the parts of the fleet did."""
+class FleetResult(Simulation):
+    """What :func:`run` returns: a simulation, and what the parts of the fleet did."""
 
     asked_tokens: int = 0  # of prompts, when they first came in
     found_tokens: int = 0  # of them that were in the cache of the devices
@@ -142,8 +142,8 @@ class Played(Simulation):
 class Pool:
     """Servers of one kind, those that are starting, and those that leave."""
 
-    def __init__(self, run: "Run", name: str, servers: Servers, count: int) -> None:
-        self.run, self.name, self.servers = run, name, servers
+    def __init__(self, loop: "EventLoop", name: str, servers: Servers, count: int) -> None:
+        self.loop, self.name, self.servers = loop, name, servers
         self.scaler: Autoscaler | None = servers.autoscaler
         self.limits = [h.limits for h in servers.hosted]
         self.serving: list[Server] = []
@@ -151,7 +151,7 @@ class Pool:
         self.changed = -math.inf
         self.routed, self.started = 0, count
         for _ in range(count):
-            self.serving.append(run.server(self, run.first))
+            self.serving.append(loop.server(self, loop.first))
 
     def take(self, job: Job, router: Router, now: float) -> Server:
         """Give a request to a server."""
@@ -169,13 +169,13 @@ class Pool:
         if wanted > have:
             for _ in range(wanted - have):
                 self.starting.append(now + scaler.start_up)
-                self.run.push(now + scaler.start_up, _READY, self, now)
+                self.loop.push(now + scaler.start_up, _READY, self, now)
             self.changed = now
         elif wanted < have and now - self.changed >= scaler.cool_down:
             self.changed = now
             for _ in range(have - wanted):
                 if self.starting:
-                    self.run.cancelled(self.starting.pop(), now, self)
+                    self.loop.cancelled(self.starting.pop(), now, self)
                     self.note(now)
                     continue
                 place = min(range(len(self.serving)), key=lambda i: (self.serving[i].load, -i))
@@ -189,11 +189,11 @@ class Pool:
         """A server that was started serves."""
         if now in self.starting:
             self.starting.remove(now)
-            self.serving.append(self.run.server(self, since))
+            self.serving.append(self.loop.server(self, since))
             self.note(now)
 
     def note(self, now: float) -> None:
-        self.run.scaling.append(Scaled(now, self.name, len(self.serving)))
+        self.loop.scaling.append(Scaled(now, self.name, len(self.serving)))
 
 
 class Requests:
@@ -229,7 +229,7 @@ class Turns:
         self.rejected: dict[int, str] = {}
         self.places: list[tuple[int, int]] = []  # of each request: its conversation, and which turn it is
         opened = []
-        for talk, c in enumerate(traffic):
+        for conversation, c in enumerate(traffic):
             if c.model not in self.model_of:
                 raise unknown_name("model of a conversation", c.model, tuple(self.model_of))
             model, why = self.model_of[c.model], ""
@@ -244,35 +244,35 @@ class Turns:
                 if why:
                     self.rejected[len(self.requests)] = why
                 self.requests.append(Request(c.start if turn == 0 else 0.0, size, t.output_len))
-                self.places.append((talk, turn))
+                self.places.append((conversation, turn))
         self.come = sorted((i for i in opened if i not in self.rejected), key=lambda i: self.requests[i].arrival)
         self.single = len(traffic) == len(self.requests)
 
     def job(self, index: int) -> Job:
         """The request as a server has it."""
-        r, (talk, turn) = self.requests[index], self.places[index]
+        r, (conversation, turn) = self.requests[index], self.places[index]
         job = Job(index, r.input_len, r.output_len)
-        job.path, job.model = self.path(talk, turn), self.model_of[self.traffic[talk].model]
+        job.path, job.model = self.path(conversation, turn), self.model_of[self.traffic[conversation].model]
         return job
 
-    def path(self, talk: int, turn: int = 0) -> Path:
+    def path(self, conversation: int, turn: int = 0) -> Path:
         """The text of a conversation, in blocks; what was forgotten or summed up by that turn makes it another text."""
-        c = self.traffic[talk]
+        c = self.traffic[conversation]
         trunk = c.shared_len // self.block
         times = c.rewritten[turn] if c.history_len else 0
-        own = (f"\n{talk}" + (f"\n{times}" if times else ""), ENDLESS)
+        own = (f"\n{conversation}" + (f"\n{times}" if times else ""), ENDLESS)
         return ((c.shared, trunk), own) if trunk else (own,)
 
     def next_turn(self, index: int) -> float | None:
         """How long after a request the next of its conversation comes."""
-        talk, turn = self.places[index]
-        turns = self.traffic[talk].turns
+        conversation, turn = self.places[index]
+        turns = self.traffic[conversation].turns
         if turn + 1 < len(turns) and index + 1 not in self.rejected:
             return turns[turn + 1].pause
         return None
 
 
-class Run:
+class EventLoop:
     """The state of a run: what is to happen, by time.
 
     Parameters
@@ -343,7 +343,7 @@ class Run:
             rank.home = found.place
         return found
 
-    def _rank(self, pool: Pool, model: int, hosted: Hosted) -> Rank:
+    def _rank(self, pool: Pool, model: int, hosted: ModelReplica) -> Rank:
         bounds, cache, link, each = pool.limits[model], self.fleet.cache, None, 0.0
         if self.apart:
             each = hosted.token_bytes(self.fleet.link.token_bytes, "Link")
@@ -543,9 +543,9 @@ class Run:
                     self.push(now, _COMES, index, None)
 
 
-def play(
+def run(
     fleet: Fleet, traffic: Sequence[Conversation], *, concurrency: int | None = None, progress: bool = False
-) -> Played:
+) -> FleetResult:
     """Play conversations on a fleet, step by step.
 
     Parameters
@@ -562,7 +562,7 @@ def play(
 
     Returns
     -------
-    Played
+    FleetResult
         A simulation with a record for each turn, in the order of the conversations, and what each part of the fleet did. The
         same input gives the same to the last bit.
 
@@ -573,27 +573,27 @@ def play(
 
     >>> from mlsysim.inference import deploy
     >>> from mlsysim.serving_steps import step_model
-    >>> servers = Servers(Hosted(step_model(deploy("Llama-3.1-8B", "H100"))))
+    >>> servers = Servers(ModelReplica(step_model(deploy("Llama-3.1-8B", "H100"))))
     >>> from mlsysim.serving.fleet.traffic import chats
-    >>> found = play(Fleet(servers, cache=Cache()), chats(1.0, 20, seed=1))
+    >>> found = run(Fleet(servers, cache=Cache()), chats(1.0, 20, seed=1))
     >>> found.found_share > 0.5
     True
     """
     if concurrency is not None and (
         isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
     ):
-        raise InputError(f"play: concurrency = {concurrency!r} must be a whole number of conversations, at least 1")
+        raise InputError(f"run: concurrency = {concurrency!r} must be a whole number of conversations, at least 1")
     first = 0.0 if concurrency is not None else min((c.start for c in traffic), default=0.0)
-    run = Run(fleet, first, concurrency)
-    turns = Turns(traffic, fleet, run.bounds, run.block)
+    loop = EventLoop(fleet, first, concurrency)
+    turns = Turns(traffic, fleet, loop.bounds, loop.block)
     with progress_bar(progress, len(turns.requests)) as advance:
-        records = run.play(turns, advance)
-    if run.open:
-        raise AssertionError(f"play: {run.open} conversations never ended")
-    ranks, end = run.ranks, records.makespan
-    end = run.first + end if concurrency is None else max((f for f in records.finished if f == f), default=0.0)
-    return Played(
-        **run.totals(),
+        records = loop.play(turns, advance)
+    if loop.open:
+        raise AssertionError(f"run: {loop.open} conversations never ended")
+    ranks, end = loop.ranks, records.makespan
+    end = loop.first + end if concurrency is None else max((f for f in records.finished if f == f), default=0.0)
+    return FleetResult(
+        **loop.totals(),
         asked_tokens=sum(r.asked for r in ranks),
         found_tokens=sum(r.found for r in ranks),
         loaded_tokens=sum(r.loaded for r in ranks),
@@ -603,11 +603,11 @@ def play(
         drafted_tokens=sum(r.drafted for r in ranks),
         accepted_tokens=sum(r.accepted for r in ranks),
         sequence_steps=sum(r.decoded for r in ranks),
-        swaps=sum(s.swaps for s in run.servers),
-        server_seconds=run.extra + math.fsum(min(s.until, end) - s.since for s in run.servers),
-        scaling=tuple(run.scaling),
-        pools={p.name: p.started for p in run.pools},
-        conversations=tuple(talk for talk, _ in turns.places),
+        swaps=sum(s.swaps for s in loop.servers),
+        server_seconds=loop.extra + math.fsum(min(s.until, end) - s.since for s in loop.servers),
+        scaling=tuple(loop.scaling),
+        pools={p.name: p.started for p in loop.pools},
+        conversations=tuple(conversation for conversation, _ in turns.places),
         turns=tuple(turn for _, turn in turns.places),
     )
 
@@ -670,12 +670,12 @@ def simulate(
     bounds = limits(config or Config(), step_times)
     if concurrency is not None:
         requests = _closed(requests, concurrency, replicas, routing, keep_steps)
-    fleet = Fleet(Servers((Hosted(step_times, config or Config()),), replicas), router=Router(routing))
-    run = Run(fleet, 0.0, concurrency, sticky=True, told=True, log=[] if keep_steps else None)
+    fleet = Fleet(Servers((ModelReplica(step_times, config or Config()),), replicas), router=Router(routing))
+    loop = EventLoop(fleet, 0.0, concurrency, sticky=True, told=True, log=[] if keep_steps else None)
     asked = Requests(requests, bounds)
     with progress_bar(progress, len(asked.come)) as advance:
-        run.play(asked, advance)
-    return Simulation(**run.totals())
+        loop.play(asked, advance)
+    return Simulation(**loop.totals())
 
 
 def _closed(

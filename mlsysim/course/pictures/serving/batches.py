@@ -11,7 +11,7 @@ from mlsysim.errors import InputError
 from mlsysim.memory import ServerMemory
 from mlsysim.serving import Config, Limits, Request, quantile, simulate
 from mlsysim.serving.blocks import FreeQueue, Job
-from mlsysim.serving.fleet import Fleet, Hosted, Link, Servers, play, single
+from mlsysim.serving.fleet import Fleet, Link, ModelReplica, Servers, run, single
 from mlsysim.serving.scheduler import Rank
 from mlsysim.serving_steps import Batch, scattered_bandwidth
 
@@ -263,11 +263,11 @@ def leave_one_run_out(requests: Sequence[int]) -> Scene:
     for fold in range(n):
         y = 28 + 26.0 * fold
         shapes.append(Words(92, y + 10, f"fit {fold + 1}", "end", 12))
-        for run in range(n):
-            out = run == fold
+        for place in range(n):
+            out = place == fold
             text = ("test" if wide >= 40 else "?") if out else ""
             shapes.append(
-                Box(100 + run * wide, y, wide - 4, 20, text, "network" if out else "compute", full=out, size=12)
+                Box(100 + place * wide, y, wide - 4, 20, text, "network" if out else "compute", full=out, size=12)
             )
     low = 28 + 26.0 * n + 8
     shapes.append(Words(100, low, "blue: fitted to; orange: tested on", "start", 12))
@@ -320,9 +320,9 @@ def pools_apart(
             f"pools_apart: prompts = {list(prompts)}, output_len = {output_len}, bandwidth = {bandwidth:g}; a drawing shows 1 to 5 "
             "prompts of up to 8,000 tokens, 2 to 20 tokens of answers, and a bandwidth above 0"
         )
-    hosted = Hosted(_ByPrompt(), Config(max_num_batched_tokens=2048, kv_blocks=10_000))
-    decode = Hosted(_ByPrompt(), Config(kv_blocks=room))
-    found = play(
+    hosted = ModelReplica(_ByPrompt(), Config(max_num_batched_tokens=2048, kv_blocks=10_000))
+    decode = ModelReplica(_ByPrompt(), Config(kv_blocks=room))
+    found = run(
         Fleet(Servers((decode,)), Servers((hosted,)), Link(bandwidth, token_bytes=100.0)),
         single([Request(0.0, p, output_len) for p in prompts]),
     )
