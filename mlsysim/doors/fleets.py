@@ -16,8 +16,8 @@ from mlsysim.serving.fleet import (
     Cache,
     Conversation,
     Fleet,
-    Hosted,
     Link,
+    ModelReplica,
     Router,
     Servers,
     Speculation,
@@ -191,7 +191,7 @@ class Parts:
         link = Link(bandwidth, self.link_latency or 0.0, layers=parts)
         return Fleet(servers, first, link, Router(routing, self.imbalance), self._cache(steps, config))
 
-    def _hosted(self, name: str, steps: StepModel, config: Config, counted: bool) -> Hosted:
+    def _hosted(self, name: str, steps: StepModel, config: Config, counted: bool) -> ModelReplica:
         spec = None
         if self.acceptance:
             if self.draft_model is None:
@@ -205,7 +205,7 @@ class Parts:
                 if not counted:  # who says how many blocks there are has left room for the draft
                     config = rooms.beside_draft(config, steps, draft)
         swap = 0.0 if self.swap_bandwidth is None else rooms.swap_seconds(steps, self.swap_bandwidth)
-        return Hosted(steps, config, spec, name, swap)
+        return ModelReplica(steps, config, spec, name, swap)
 
     def _cache(self, steps: StepModel, config: Config) -> Cache | None:
         if not self.prefix_tree:

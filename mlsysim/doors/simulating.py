@@ -22,7 +22,7 @@ from mlsysim.memory.serving import as_published, release_of
 from mlsysim.results import Explanation, Result, plain, shown
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
-from mlsysim.serving.fleet import Conversation, Played, play, rank_limits
+from mlsysim.serving.fleet import Conversation, FleetResult, rank_limits, run
 from mlsysim.serving_steps import Rates, StepModel, step_model
 from mlsysim.serving_steps.calibrating.calibration import Calibration, load_calibration
 from mlsysim.tables import Table, table
@@ -106,16 +106,22 @@ class Run(Asked):
         found = talks_of(self.drawn(seed), names)
         return tuple(replace(c, model=names[i % len(names)]) for i, c in enumerate(found))
 
-    def play(self, seed: int, progress: bool = False, steps: StepModel | None = None) -> Simulation:
-        """One run."""
+    def play(
+        self,
+        seed: int,
+        progress: bool = False,
+        steps: StepModel | None = None,
+        drawn: tuple[Request, ...] | None = None,
+    ) -> Simulation:
+        """One run, of requests that were drawn before where they are given."""
         if not self.parts.plain or self.routing == "prefix":
             others = {name: self.steps_of(name) for name in self.parts.also_models}
             fleet = self.parts.fleet(steps or self.steps(), others, self.config, self.replicas, self.routing)
-            played: Simulation = play(fleet, self.talks(seed), concurrency=self.concurrency, progress=progress)
+            played: Simulation = run(fleet, self.talks(seed), concurrency=self.concurrency, progress=progress)
             return played if self.calibration is None else played.corrected(self.calibration.apply)
         found = serving.simulate(
             steps or self.steps(),
-            self.drawn(seed),
+            self.drawn(seed) if drawn is None else drawn,
             self.config,
             replicas=self.replicas,
             routing=self.routing,
@@ -127,15 +133,14 @@ class Run(Asked):
     def row(self, found: Simulation) -> dict[str, float]:
         """A run in numbers: every metric's mean and percentiles, and what the server did."""
         row: dict[str, float] = {}
-        for metric in METRICS:
-            of_all = serving.summarise(found.values(metric))
+        for metric, of_all in found.summary().items():
             row |= {f"{metric}.{name}": math.nan if v is None else float(v) for name, v in of_all.items()}
         met = self.met(found.records)
         row |= {name: float(getattr(found, name)) for name in _OTHERS[:5]}
-        if isinstance(found, Played) and self.parts.autoscaler is not None:
+        if isinstance(found, FleetResult) and self.parts.autoscaler is not None:
             row["servers"] = found.server_seconds / found.clock if found.clock else 0.0
         return row | {
-            "rejected": float(len(found.records) - len(found.served)),
+            "rejected": float(len(found.rejected)),
             "met": met,
             "goodput_per_s": met * len(found.records) / found.makespan if found.makespan else 0.0,
         }
@@ -513,13 +518,13 @@ def simulate(
 def _run(asked: Simulated, store: Any, client: Any, progress: bool) -> Simulated:
     """The question with what became of its requests."""
     run, seeds = asked.run, asked.seeds
-    full = None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
+    full = drawn = None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
     if run.concurrency is None and run.parts.plain:
-        steps = run.steps()
-        full = serving.saturation(steps, run.drawn(seeds[0]), serving.limits(run.config, steps), run.replicas)
+        steps, drawn = run.steps(), run.drawn(seeds[0])
+        full = serving.saturation(steps, drawn, serving.limits(run.config, steps), run.replicas)
     if len(seeds) > 1 or store is not None or client is not None:
         return replace(asked, rows=_repeated(run, seeds, store, client, progress), saturation=full)
-    found = run.play(seeds[0], progress)
+    found = run.play(seeds[0], progress, drawn=drawn)
     rows = {name: (value,) for name, value in run.row(found).items()}
     return replace(asked, rows=rows, simulation=found, saturation=full)
 

@@ -496,10 +496,10 @@ def _loops(
     first = found[0][1]
     steps, begin = shipped("serving_tpot"), shipped("serving_ttft")
     fused = float(first.device.has("peak_flops.fp4") and first.precision == "fp4")
-    by: Served = serving.served_by(first.work, fused, steps)
+    by: Served = serving.server_constants(first.work, fused, steps)
     eff = serving.served(first.efficiencies, by)
     apart = float(mode == "apart")
-    latency, pace = serving.begun_by(first.work, "", begin, fused)
+    latency, pace = serving.ttft_constants(first.work, "", begin, fused)
 
     def pool(at: Sequence[int], replicas: Sequence[int]) -> Pool:
         splits, machines = (

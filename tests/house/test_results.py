@@ -130,7 +130,7 @@ def simulations() -> Iterator[Any]:
     yield serving.simulate(steps(), load(40.0), serving.Config(kv_blocks=3000))
     yield serving.simulate(steps(), load(), serving.Config(kv_blocks=3))  # all are rejected
     yield serving.simulate(steps(), ())
-    hosted = fleet.Hosted(steps(), serving.Config(kv_blocks=2000), fleet.Speculation((0.8, 0.5)))
+    hosted = fleet.ModelReplica(steps(), serving.Config(kv_blocks=2000), fleet.Speculation((0.8, 0.5)))
     servers = fleet.Servers(hosted, autoscaler=fleet.Autoscaler(1, 3, 2.0, 1.0, 5.0, 1.0))
     cache = fleet.Cache(tiers=(fleet.Tier(None, 50e9),))
     played = fleet.play(fleet.Fleet(servers, servers, fleet.Link(50e9), cache=cache), fleet.chats(5.0, 60))
@@ -394,7 +394,7 @@ ROOMS = (
 INPUTS = {
     "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
     "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Moments", "Rungs", "Scaling", "Slider", "Subject", "Swings", "PublishedRecipe", "StoredParts",
-    "Autoscaler", "Cache", "Conversation", "Fleet", "Hosted", "Link", "Parts", "Router", "Servers", "Speculation", "Tier", "Turn",
+    "Autoscaler", "Cache", "Conversation", "Fleet", "ModelReplica", "Link", "Parts", "Router", "Servers", "Speculation", "Tier", "Turn",
     "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames", "Server", "MixedCost", "MixedSteps",
 }  # fmt: skip
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.

@@ -111,6 +111,22 @@ def test_the_short_cut_of_a_step_is_the_step(device: str) -> None:
     assert m.time(Batch()) == 0.0
 
 
+@pytest.mark.regression
+@pytest.mark.parametrize("rungs", [None, TIER_0])
+@pytest.mark.parametrize(
+    "batch",
+    [
+        Batch(decodes=1.0, context=-1.0),  # a little below zero, in a step that takes far more
+        Batch(prefill_tokens=1.0, prefills=1.0, prefill_pairs=-5.0, windowed_pairs=-5.0),
+    ],
+)
+def test_sums_below_zero_are_refused_on_the_short_way_too(rungs: Rungs | None, batch: Batch) -> None:
+    m = step_model(deploy("Llama-3.1-8B", "H100"), rungs)
+    m.time(replace(batch, context=0.0, prefill_pairs=0.0, windowed_pairs=0.0))  # whose counts are known then
+    with pytest.raises(InputError, match=r"= -\S+ is outside \[0, inf\)"):
+        m.time(batch)
+
+
 def test_simulate_is_calibrated_and_says_so() -> None:
     d = deploy("Llama-3.1-8B", "H100")
     m = step_model(d)

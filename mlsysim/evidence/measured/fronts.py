@@ -183,7 +183,7 @@ def loop_at(
     """
     made = _deployed(model, device, tp, precision)
     m, d = made.model, made.device
-    by = serving.served_by(made.work, float(precision == "fp4"), constants_of("serving_tpot"))
+    by = serving.server_constants(made.work, float(precision == "fp4"), constants_of("serving_tpot"))
     room = USABLE * d.usable_memory - made.weight_memory
     slots = room / float(made.kv_memory(1.0, input_len + output_len / 2.0))
     if slots < 1:
@@ -191,7 +191,7 @@ def loop_at(
             f"loop_at: {m.name} on {tp} x {d.name} has no room for the cache of a request; give more devices"
         )
     pool = serving.Pool(made.split, made.machine, serving.served(made.efficiencies, by), slots=slots)
-    latency, pace = serving.begun_by(made.work, "", constants_of("serving_ttft"), float(precision == "fp4"))
+    latency, pace = serving.ttft_constants(made.work, "", constants_of("serving_ttft"), float(precision == "fp4"))
     return serving.closed_loop(
         made.work, pool, concurrency=concurrency, input_len=input_len, output_len=output_len,
         latency=latency, pace=pace, drafted=drafted, accepted=accepted, ahead=ahead, spread=spread,
