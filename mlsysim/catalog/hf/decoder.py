@@ -334,7 +334,7 @@ def refuse_unsaid(c: Config, kind: str) -> None:
         found.append(_LINEAR)
     if found:
         raise InputError(
-            f"{c.file}: model_type {kind[:40]!r} has what no field of a shape says yet, {found[0]}; read as plain attention its "
+            f"{c.file}: model_type {kind[:40]!r} has what its reader does not ask for yet, {found[0]}; read as plain attention its "
             f"parameters, cache and work would all be wrong. For an estimate without that part, {BY_HAND}"
         )
 
