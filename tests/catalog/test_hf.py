@@ -665,8 +665,8 @@ def test_olmo3_by_hand() -> None:
         ({**LLAMA, "index_topk": 2048}, "the indexer of sparse attention"),
     ],
 )
-def test_a_part_that_no_field_says_is_named(config: Config, part: str) -> None:
-    with pytest.raises(InputError, match=f"no field of a shape says yet, {part}.*catalog.load_models"):
+def test_a_part_that_a_reader_does_not_ask_for_is_named(config: Config, part: str) -> None:
+    with pytest.raises(InputError, match=f"has what its reader does not ask for yet, {part}.*catalog.load_models"):
         from_hf_config(config)
     with pytest.raises(InputError, match=r"unknown model_type 'of tomorrow'.*catalog.load_models"):
         from_hf_config({"model_type": "of tomorrow"})

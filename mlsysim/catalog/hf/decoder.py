@@ -14,8 +14,6 @@ Widths = Callable[[Config, int], list[int]]  # the window of each layer; 0: it s
 Sparse = Callable[[Config, int], list[bool]]  # the layers whose MLP is a mixture of experts
 Nth = Callable[[int], bool]
 FULL, NEAR, LINEAR = "full_attention", "sliding_attention", "linear_attention"
-
-
 MAX_TOWER = 10**11  # parameters of what reads images or sound; the largest in use has a few billion
 
 
@@ -183,7 +181,7 @@ def plan(c: Config, f: Family) -> Plan:
     found.attention = _attention(c, f, hidden)
     found.windows = f.window(c, layers) if f.window else [0] * layers
     found.sparse = f.sparse(c, layers) if f.n_experts else [False] * layers
-    found.experts = _experts(c, f, hidden) if any(found.sparse) else {}
+    found.experts = _experts(c, f) if any(found.sparse) else {}
     if not all(found.sparse):
         found.mlp = {"width": c.look(f.ffn), "gated": f.gated, "bias": c.look(f.mlp_bias)}
     width = c.look(f.embedding_width)
@@ -221,30 +219,36 @@ def _attention(c: Config, f: Family, hidden: int) -> dict[str, Any]:
         c.kv_heads(heads, default=heads)  # there are no such heads in latent attention, but the key must make sense
         return common | latent(c)
     kv = f.kv_heads(c, heads) if callable(f.kv_heads) else heads if f.kv_heads == "" else None
-    norm = f.qk_norm if isinstance(f.qk_norm, str) else f.qk_norm[2] * c.flag(*f.qk_norm[:2])
-    names = _names(f.heads)
+    if callable(f.head_dim):
+        size = f.head_dim(c, hidden, heads)
+    else:
+        size = c.head_dim(hidden, heads, *_names(f.heads), default=f.head_dim)
+    norm = f.qk_norm
+    if isinstance(norm, tuple):
+        key, default, kind = norm
+        norm = kind if c.flag(key, default) else ""
     return common | {
         "kv_heads": c.kv_heads(heads, default=f.kv_heads) if kv is None else kv,
-        "head_dim": f.head_dim(c, hidden, heads) if callable(f.head_dim) else c.head_dim(hidden, heads, *names, default=f.head_dim),
+        "head_dim": size,
         "qkv_bias": c.look(f.qkv_bias),
         "output_bias": c.look(f.output_bias),
         "qk_norm": norm,
-        "norm_bias": c.look(f.norm_bias)
-    }  # fmt: skip
+        "norm_bias": c.look(f.norm_bias),
+    }
 
 
-def latent(c: Config, rank: int = 1536) -> dict[str, int]:
-    """Sizes of latent attention; ``rank``: what the code takes for an absent rank of queries, which null says is none."""
+def latent(c: Config) -> dict[str, int]:
+    """Sizes of latent attention; a rank of queries that is null says that there is none."""
     return {
         "head_dim": c.size("qk_nope_head_dim"),
         "rope_dim": c.size("qk_rope_head_dim"),
         "value_dim": c.size("v_head_dim"),
         "kv_rank": c.size("kv_lora_rank"),
-        "q_rank": c.size("q_lora_rank", default=0 if "q_lora_rank" in c.raw else rank),
+        "q_rank": c.size("q_lora_rank", default=0 if "q_lora_rank" in c.raw else 1536),
     }
 
 
-def _experts(c: Config, f: Family, hidden: int) -> dict[str, Any]:
+def _experts(c: Config, f: Family) -> dict[str, Any]:
     n = c.look(f.n_experts)
     shared = c.look(f.shared, least=0)
     return {
@@ -271,13 +275,12 @@ def widths(c: Config, layers: int, width: int, full: Nth) -> list[int]:
     return [width if kind == NEAR else 0 for kind in kinds]
 
 
-def window(default: int, full: Nth = lambda i: False, *keys: str, null: int = 0) -> Widths:
+def window(default: int, full: Nth = lambda i: False, *, null: int = 0) -> Widths:
     """The window of each layer, so wide when the key is absent; ``null``: when it is null."""
-    names = keys or ("sliding_window",)
 
     def read(c: Config, layers: int) -> list[int]:
-        given = any(name in c.raw for name in names)
-        return widths(c, layers, c.size(*names, default=null if given else default), full)
+        key = "sliding_window"
+        return widths(c, layers, c.size(key, default=null if key in c.raw else default), full)
 
     return read
 
@@ -334,7 +337,7 @@ def refuse_unsaid(c: Config, kind: str) -> None:
         found.append(_LINEAR)
     if found:
         raise InputError(
-            f"{c.file}: model_type {kind[:40]!r} has what no field of a shape says yet, {found[0]}; read as plain attention its "
+            f"{c.file}: model_type {kind[:40]!r} has what its reader does not ask for yet, {found[0]}; read as plain attention its "
             f"parameters, cache and work would all be wrong. For an estimate without that part, {BY_HAND}"
         )
 
