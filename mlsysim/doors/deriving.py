@@ -158,7 +158,7 @@ def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: 
 
 def why_trained(t: "Trained") -> Explanation:
     """The step, or with a number of tokens the whole run, down to the equations of a layer and the source of every rate."""
-    q, root = t.question, t.step.traced_time()
+    q, (root, binding) = t.question, t.step.traced_time()
     if q.tokens is not None:
         per_step = given(q.global_batch, "global batch", "1", "the plan and the batch") * given(
             q.seq, "seq", "1", "the plan and the batch"
@@ -166,7 +166,7 @@ def why_trained(t: "Trained") -> Explanation:
         tokens = given(float(q.tokens), "tokens of the run", "token", CALLER)
         root = training.time_to_train(tokens, per_step, root).called("time to train")
     title = f"{q.model.name} on {q.machines}: {t.step.binding.replace('_', ' ')} is the largest term of the step"
-    return chain(title, root, t.step.explain().notes, binding=f"step: {t.step.binding.replace('_', ' ')}")
+    return chain(title, root, t.step.explain().notes, binding)
 
 
 def why_planned(p: "Planned", first: TrainingStep, count: int) -> Explanation:
@@ -175,7 +175,7 @@ def why_planned(p: "Planned", first: TrainingStep, count: int) -> Explanation:
 
     best = p.best(max(count, 2))
     rows = [best.row(k) for k in range(len(best))]
-    step = first.traced_time()
+    step, _ = first.traced_time()
     next_ones = tuple(float(row["time"]) for row in rows[1:]) or (float(rows[0]["time"]),)
     given_ = {
         "x0": step,

@@ -850,7 +850,7 @@ def test_a_term_that_binds_is_marked() -> None:
         "Llama-3.1-8B", Plan(dp=16), "H100", global_batch=16, seq=512, inter_bandwidth=1e8, efficiencies="bound"
     )
     assert slow.binding == "data_parallel"
-    assert [t.name for t in slow.explain().terms if t.binding] == ["step: data parallel"]
+    assert [t.name for t in slow.explain().terms if t.binding] == ["exposed DP"]
 
 
 @pytest.mark.independent
