@@ -4,13 +4,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import training
+from mlsysim._chains import chain, traced
 from mlsysim._numeric.traced import called, given, made
 from mlsysim.capacity import ASSUMPTIONS, Load
 from mlsysim.capacity.batching import loaded_itl
 from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.capacity.queues import utilisation
 from mlsysim.capacity.reasons import share_met, traced_replica
-from mlsysim.chains import chain, traced
 from mlsysim.efficiencies import said
 from mlsysim.inference.equations import request_latency
 from mlsysim.inference.reasons import reasons, traced_pass

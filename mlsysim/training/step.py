@@ -6,11 +6,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, flops, intervals, units
+from mlsysim._chains import chain, traced
 from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim._numeric.traced import called, given
 from mlsysim.catalog import Cluster, Device, Machines, Node
 from mlsysim.catalog.shapes import Model
-from mlsysim.chains import chain, traced
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.efficiencies.ground import training_place
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument

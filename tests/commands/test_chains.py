@@ -11,8 +11,8 @@ from printed import PRINTED, first_passage
 
 import mlsysim
 from mlsysim import SLO, equations, serving, training
+from mlsysim._chains import chain
 from mlsysim._numeric.traced import given, plain
-from mlsysim.chains import chain
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation

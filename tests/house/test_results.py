@@ -395,7 +395,7 @@ INPUTS = {
     "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
     "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Moments", "Rungs", "Scaling", "Slider", "Subject", "Swings", "PublishedRecipe", "StoredParts",
     "Autoscaler", "Cache", "Conversation", "Fleet", "Hosted", "Link", "Parts", "Router", "Servers", "Speculation", "Tier", "Turn",
-    "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames", "Server", "MixedCost", "MixedSteps", "Explanation",
+    "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames", "Server", "MixedCost", "MixedSteps",
 }  # fmt: skip
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.
 PARTS = {
