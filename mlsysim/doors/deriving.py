@@ -62,7 +62,7 @@ def _answer(s: "Served") -> Any:
     )
     first = traced_pass(d, batch, prompt - cached, cached, 0.0, "prompt pass")
     step = traced_pass(d, batch, 1, prompt + answer / 2.0 - 1, 1.0, "mean decode step")
-    return request_latency(first, answer, step).called("time in all")
+    return request_latency(first, answer, step).called("end to end")
 
 
 def _sized(s: "Served", load: Load) -> Any:
