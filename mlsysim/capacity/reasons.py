@@ -13,7 +13,7 @@ from mlsysim.capacity.solver import Load, _chain
 
 
 @dataclass(frozen=True)
-class Known(Replica):
+class _Known(Replica):
     """A replica with traced numbers, whose places have a reason too."""
 
     full: Any = None
@@ -23,14 +23,14 @@ class Known(Replica):
         return self.full
 
 
-def traced_replica(replica: Replica, prefill_time: Any, step: Any, steps: Any, variation: Any, slots: Any) -> Known:
+def traced_replica(replica: Replica, prefill_time: Any, step: Any, steps: Any, variation: Any, slots: Any) -> _Known:
     """The replica with a traced prompt and step of its full batch; the steps of other batches follow from that one."""
     others = [made(t, "at_batch", {"x0": step, "x1": float(n)}) for n, t in enumerate(replica.step_times[:-1], 1)]
     full = request_capacity(slots, prefill_time, step, steps).called("capacity of a replica")
-    return Known(prefill_time, steps, (*others, step), variation, replica.origins, replica.variation, full)
+    return _Known(prefill_time, steps, (*others, step), variation, replica.origins, replica.variation, full)
 
 
-def share_met(load: Load, r: Known, rate: Any, replicas: Any, slots: Any, targets: dict[str, Any]) -> Any:
+def share_met(load: Load, r: _Known, rate: Any, replicas: Any, slots: Any, targets: dict[str, Any]) -> Any:
     """The share of the requests within the targets, or the utilisation without any, of a load whose replica has traced numbers.
 
     The states of the batches are one line: ``batch_full``, ``batch_mean`` and ``batch_variance`` of the birth-and-death chain

@@ -171,15 +171,14 @@ def own(
     def current(watts: Num) -> dict[str, Num]:
         return {"it_power": devices * watts, "pue": pue, "electricity_price": electricity_price}
 
-    people = {"devices": devices, "devices_per_engineer": devices_per_engineer, "salary": salary}
+    people = {"devices_per_engineer": devices_per_engineer, "salary": salary}
     rates = {"capital": paid("capital", devices * price, lifetime, devices * salvage)}
     rates["power"] = electricity = terms("power", ownership.power_cost, **current(mean))
     rates["cooling"] = paid("cooling", devices * power * cooling, plant_lifetime)
     rates["building"] = paid("building", devices * power * building, plant_lifetime)
-    rates["staff"] = terms("staff", ownership.staff_cost, **people)
+    rates["staff"] = terms("staff", ownership.staff_cost, devices=devices, **people)
     rates["network"] = paid("network", devices * network, lifetime)
     total = ownership.total_cost(**rates, time=1.0)
-    standing = total - electricity
     figures = (
         devices, price, lifetime, power, idle_power, utilisation, pue, electricity_price, cooling, building, plant_lifetime,
         devices_per_engineer, salary, network, salvage, interest,
@@ -188,8 +187,8 @@ def own(
         devices=devices,
         rates=rates,
         rate=total,
-        working_rate=standing + ownership.power_cost(**current(power)),
-        idle_rate=standing + ownership.power_cost(**current(rest)),
+        working_rate=total - electricity + ownership.power_cost(**current(power)),
+        idle_rate=total - electricity + ownership.power_cost(**current(rest)),
         purchase=devices * (price + network + power * (cooling + building)),
         terms=tuple(terms),
         inputs=tuple(

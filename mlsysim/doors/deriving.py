@@ -4,13 +4,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import training
+from mlsysim._chains import chain, traced
 from mlsysim._numeric.traced import called, given, made
 from mlsysim.capacity import ASSUMPTIONS, Load
 from mlsysim.capacity.batching import loaded_itl
 from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.capacity.queues import utilisation
 from mlsysim.capacity.reasons import share_met, traced_replica
-from mlsysim.chains import chain, traced
 from mlsysim.efficiencies import said
 from mlsysim.inference.equations import request_latency
 from mlsysim.inference.reasons import reasons, traced_pass
@@ -62,7 +62,7 @@ def _answer(s: "Served") -> Any:
     )
     first = traced_pass(d, batch, prompt - cached, cached, 0.0, "prompt pass")
     step = traced_pass(d, batch, 1, prompt + answer / 2.0 - 1, 1.0, "mean decode step")
-    return request_latency(first, answer, step).called("time in all")
+    return request_latency(first, answer, step).called("end to end")
 
 
 def _sized(s: "Served", load: Load) -> Any:
@@ -158,7 +158,7 @@ def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: 
 
 def why_trained(t: "Trained") -> Explanation:
     """The step, or with a number of tokens the whole run, down to the equations of a layer and the source of every rate."""
-    q, root = t.question, t.step.traced_time()
+    q, (root, binding) = t.question, t.step.traced_time()
     if q.tokens is not None:
         per_step = given(q.global_batch, "global batch", "1", "the plan and the batch") * given(
             q.seq, "seq", "1", "the plan and the batch"
@@ -166,7 +166,7 @@ def why_trained(t: "Trained") -> Explanation:
         tokens = given(float(q.tokens), "tokens of the run", "token", CALLER)
         root = training.time_to_train(tokens, per_step, root).called("time to train")
     title = f"{q.model.name} on {q.machines}: {t.step.binding.replace('_', ' ')} is the largest term of the step"
-    return chain(title, root, t.step.explain().notes, binding=f"step: {t.step.binding.replace('_', ' ')}")
+    return chain(title, root, t.step.explain().notes, binding)
 
 
 def why_planned(p: "Planned", first: TrainingStep, count: int) -> Explanation:
@@ -175,7 +175,7 @@ def why_planned(p: "Planned", first: TrainingStep, count: int) -> Explanation:
 
     best = p.best(max(count, 2))
     rows = [best.row(k) for k in range(len(best))]
-    step = first.traced_time()
+    step, _ = first.traced_time()
     next_ones = tuple(float(row["time"]) for row in rows[1:]) or (float(rows[0]["time"]),)
     given_ = {
         "x0": step,

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from mlsysim._chains import traced
 from mlsysim._numeric.traced import called, given
-from mlsysim.chains import traced
 from mlsysim.inference.deployment import Deployment
 from mlsysim.inference.shares import traced_efficiencies
 from mlsysim.inference.work import pass_cost

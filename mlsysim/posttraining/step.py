@@ -241,20 +241,29 @@ def rl_step(
         pools = {"generation": (prompts + written) * x, "training": (scored + trained) * (1 - x), "share": x}
         terms("slower pool", two_pools_step, True, **pools)
         terms("staleness", rollout_staleness, concurrency=at_a_time * replicas, samples=samples, waiting=0.0)
-    inputs = (
-        Input("prompts", prompts, "s", "inference.prefill"),
-        Input("scoring", scored, "s", f"{scorings:g} forward passes of training.training_step"),
-        Input("training", trained, "s", f"training.training_step on {learners} devices"),
-        Input("answers of a replica", own, "1", f"{samples} over {replicas} replicas"),
-        Input("at a time", at_a_time, "1", "what fits, or what the staleness allows"),
-        Input("sync bandwidth", sync_bandwidth, "byte/s", "default" if sync_bandwidth == 60e9 else CALLER),
-    )
+    figures = (prompts, scored, trained, own, at_a_time, sync_bandwidth)
+    inputs = _inputs(figures, f"{scorings:g}", learners, f"{samples} over {replicas} replicas")
     return RLStep(
         model=m, device=machines.device.name, devices=devices, generators=generators, samples=samples,
         mean_len=float(mean_len), longest=top, steps=steps, concurrency=at_a_time, replica=tp, step_time=floor,
         token_time=slope, prompts=prompts, generation=prompts + written, scoring=scored, training=trained, syncing=synced,
         terms=tuple(terms), inputs=inputs,
     )  # fmt: skip
+
+
+def _inputs(figures: tuple[float, ...], scorings: str, learners: int, shared: str) -> tuple[Input, ...]:
+    """What goes into the parts of a step, and where each figure comes from."""
+    names = ("prompts", "scoring", "training", "answers of a replica", "at a time", "sync bandwidth")
+    origins = (
+        "inference.prefill",
+        f"{scorings} forward passes of training.training_step",
+        f"training.training_step on {learners} devices",
+        shared,
+        "what fits, or what the staleness allows",
+        "default" if figures[-1] == 60e9 else CALLER,
+    )
+    units = ("s", "s", "s", "1", "1", "byte/s")
+    return tuple(Input(*one) for one in zip(names, figures, units, origins, strict=True))
 
 
 def _devices(figures: dict[str, float], cluster: str, count: int | None, generators: int, tp: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
-from mlsysim import catalog, chains
+from mlsysim import _chains, catalog
 from mlsysim._numeric.traced import given
 from mlsysim.catalog import Device, fabrics
 from mlsysim.communication import planned_share
@@ -300,7 +300,7 @@ def traced_efficiencies(device: Device, precision: str, efficiencies: Efficienci
         known = _of(Same(device), precision, efficiencies.name, True)
         used = known if known == efficiencies else efficiencies
     origins = {f.name: f"{used.name}: {used.source}" for f in fields(used)}
-    return chains.traced(
+    return _chains.traced(
         used, origins | (_ORIGINS if used.name in (CALIBRATED, DATASHEET) else {}), UNITS, "efficiencies: {}"
     )
 

@@ -6,11 +6,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, flops, intervals, units
+from mlsysim._chains import chain, traced
 from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim._numeric.traced import called, given
 from mlsysim.catalog import Cluster, Device, Machines, Node
 from mlsysim.catalog.shapes import Model
-from mlsysim.chains import chain, traced
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.efficiencies.ground import training_place
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
@@ -219,15 +219,17 @@ class TrainingStep(Result):
             return Report(title, (self.shares(),), notes)
         used = {"time": self.time, "devices": self.devices, "peak_flops": self.peak_flops}
         counted = {"model_flops": self.model_flops, "repeated_flops": self.repeated_flops, **used}
-        found = chain(title, self.traced_time(), notes, binding=f"step: {self.binding.replace('_', ' ')}")
+        time, binding = self.traced_time()
+        found = chain(title, time, notes, binding)
         rates = (
             Term("MFU", self.mfu, "eq-mfu", {"model_flops": self.model_flops, **used}),
             Term("HFU", self.hfu, "eq-hfu", counted),
         )
         return replace(found, terms=(*found.terms, *rates))
 
-    def traced_time(self) -> Any:
-        """The time with all that is behind it: the same step, asked with numbers that know where they come from."""
+    def traced_time(self) -> tuple[Any, str]:
+        """The time with all that is behind it, and the name of the line that binds: the same step, asked with numbers that know
+        where they come from."""
         machines, intra, inter, domain, precision, _, variation, host = self.asked
         _, _, links = _machine(machines, intra, inter, domain, precision, self.plan)
         shape = f"counted from the shape of {self.model.name}: {self.model.source}, {self.model.where}"
@@ -246,7 +248,7 @@ class TrainingStep(Result):
         )
         for name, value in vars(terms).items():
             called(value, f"step: {name.replace('_', ' ')}")
-        return called(terms.time, "step")
+        return called(terms.time, "step"), getattr(getattr(terms, self.binding), "name", "")
 
     def _outlook(self) -> list[str]:
         """How wrong the time may be, and what it hangs on; of one plan."""

@@ -11,8 +11,8 @@ from printed import PRINTED, first_passage
 
 import mlsysim
 from mlsysim import SLO, equations, serving, training
+from mlsysim._chains import chain
 from mlsysim._numeric.traced import given, plain
-from mlsysim.chains import chain
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation
@@ -246,7 +246,7 @@ def test_a_chain_has_no_gap_where_a_rate_could_hide(rate: str) -> None:
     """With another rate among its inputs the lines give what the solver gives with that rate: no number is baked into them."""
     plan = Plan(tp=2, pp=2, dp=16, ep=8, sharding="zero1")
     step = mlsysim.train("Mixtral-8x7B", "8 x DGX-H100", global_batch=128, seq=4096, plan=plan).step
-    lines = Lines(chain("step", step.traced_time()))
+    lines = Lines(chain("step", step.traced_time()[0]))
     name = f"{rate} 2" if f"{rate} 2" in lines.inputs else rate
     lines.inputs[name] = {"value": 0.9 * lines.inputs[name]["value"]}
     slower = dataclasses.replace(

@@ -14,15 +14,9 @@ from mlsysim._numeric.traced import Made, given, plain
 from mlsysim.equations import lookup
 from mlsysim.results import CALLER, Explanation, Input, Term
 
-__all__ = ["chain", "traced"]
-
 T = TypeVar("T")
 _LEAST = 3  # operations that are written down once when two lines need them
 _BINDS = {"+": 1, "-": 1, "neg": 2, "*": 2, "/": 2, "//": 2, "%": 2, "**": 3}  # how closely a sign holds its operands
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 def traced(
