@@ -280,10 +280,12 @@ class Rank:
         if (partial := self._partial) is not None and budget > 0:
             chunk = min(partial.known - partial.computed, budget)
             more = -(-(partial.computed + chunk) // limits.block_tokens) - partial.shared - partial.blocks
-            if more > blocks.free:
+            while (
+                more > blocks.free and partial is self._partial
+            ):  # who came from another server may have started later
                 self._preempt()
                 preempted = True
-            else:
+            if partial is self._partial:
                 blocks.take(more)
                 partial.blocks += more
                 chunks.append((partial, chunk))
