@@ -618,12 +618,12 @@ def simulate(
     if reason:
         return Simulated(run, seeds, {}, None, None, rent, pue, reason, taken.lines)
     steps = run.steps()
-    full = drawn = None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
+    full, asked = None, None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
     if concurrency is None and parts.plain:
-        drawn = run.drawn(seeds[0])
-        full = serving.saturation(steps, drawn, serving.limits(run.config, steps), replicas)
+        asked = run.drawn(seeds[0])
+        full = serving.saturation(steps, asked, serving.limits(run.config, steps), replicas)
     if len(seeds) == 1 and store is None and client is None:
-        found = run.play(seeds[0], progress, drawn=drawn)
+        found = run.play(seeds[0], progress, drawn=asked)
         rows = {name: (value,) for name, value in run.row(found).items()}
         return Simulated(run, seeds, rows, found, full, rent, pue, "", taken.lines)
     columns = _repeated(run, seeds, store, client, progress)
