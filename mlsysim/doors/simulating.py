@@ -618,7 +618,10 @@ def simulate(
     if reason:
         return Simulated(run, seeds, {}, None, None, rent, pue, reason, taken.lines)
     steps = run.steps()
-    full, asked = None, None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
+    full, asked = (
+        None,
+        None,
+    )  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
     if concurrency is None and parts.plain:
         asked = run.drawn(seeds[0])
         full = serving.saturation(steps, asked, serving.limits(run.config, steps), replicas)
