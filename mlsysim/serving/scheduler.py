@@ -538,7 +538,6 @@ class Rank:
     def arrive(self, job: Job) -> None:
         """What was on its way to a sequence is there."""
         del self.loading[job]
-        self._refused = False
         if job.source is not None:  # from a server that prefills: it decodes
             job.source.let_go(job)
             self.freed.append(job.source)
@@ -555,7 +554,6 @@ class Rank:
     def let_go(self, job: Job) -> None:
         """The cache of a prompt has crossed."""
         self.blocks.give(job, *self.held.pop(job))
-        self._refused = False
 
     def _await(self, job: Job, now: float) -> bool:
         """Make room for the cache of a prompt that another server computed; it crosses from now on."""
