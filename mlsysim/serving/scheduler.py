@@ -280,10 +280,12 @@ class Rank:
         if (partial := self._partial) is not None and budget > 0:
             chunk = min(partial.known - partial.computed, budget)
             more = -(-(partial.computed + chunk) // limits.block_tokens) - partial.shared - partial.blocks
-            if more > blocks.free:
+            while (
+                more > blocks.free and partial is self._partial
+            ):  # who came from another server may have started later
                 self._preempt()
                 preempted = True
-            else:
+            if partial is self._partial:
                 blocks.take(more)
                 partial.blocks += more
                 chunks.append((partial, chunk))
@@ -536,7 +538,6 @@ class Rank:
     def arrive(self, job: Job) -> None:
         """What was on its way to a sequence is there."""
         del self.loading[job]
-        self._refused = False
         if job.source is not None:  # from a server that prefills: it decodes
             job.source.let_go(job)
             self.freed.append(job.source)
@@ -553,7 +554,6 @@ class Rank:
     def let_go(self, job: Job) -> None:
         """The cache of a prompt has crossed."""
         self.blocks.give(job, *self.held.pop(job))
-        self._refused = False
 
     def _await(self, job: Job, now: float) -> bool:
         """Make room for the cache of a prompt that another server computed; it crosses from now on."""

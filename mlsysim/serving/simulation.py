@@ -123,10 +123,10 @@ class Records(Sequence[Record]):
     @property
     def makespan(self) -> float:
         """From the first arrival of a request that was served to the last token, s; zero when none was."""
-        rows = self.requests, self.finished
+        requests, finished = self.requests, self.finished
         if self.rejected:
-            rows = [r for r, *_ in self.served()], [finished for *_, finished in self.served()]
-        return max(rows[1], default=0.0) - min([r.arrival for r in rows[0]], default=0.0)
+            requests, finished = [r for r, *_ in self.served()], array("d", [end for *_, end in self.served()])
+        return max(finished, default=0.0) - min([r.arrival for r in requests], default=0.0)
 
     def _one(self, at: int) -> Record:
         if why := self.rejected.get(at):

@@ -18,7 +18,7 @@ from mlsysim import cli, inference, serving
 from mlsysim.doors import Parts
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.serving import Config, Request, Simulation
-from mlsysim.serving.blocks import TreeBlocks
+from mlsysim.serving.blocks import Blocks, Job, TreeBlocks
 from mlsysim.serving.fleet import (
     Autoscaler,
     Cache,
@@ -45,6 +45,7 @@ from mlsysim.serving.fleet import (
     write_traffic,
 )
 from mlsysim.serving.fleet.simulator import EventLoop, Turns
+from mlsysim.serving.scheduler import Rank
 from mlsysim.serving_steps import step_model
 
 independent = pytest.mark.independent
@@ -681,6 +682,24 @@ def test_drawn_traffic_has_the_means_it_is_asked_for() -> None:
 
 
 # What never happens
+
+
+@pytest.mark.regression
+def test_a_prompt_goes_on_with_the_blocks_of_one_that_started_later() -> None:
+    """A cache came from another server meanwhile: it gives its blocks up, and the step is one of the prompt, not none."""
+    rank = Rank(EVEN, serving.Limits(tokens=2, sequences=4, blocks=3, block_tokens=2), Blocks(3, 2))
+    prompt, crossed, source = Job(0, 6, 1), Job(1, 3, 3), Rank(EVEN, serving.limits(ROOMY, EVEN), Blocks(2, 2))
+    rank.waiting.append(prompt)
+    assert rank.plan(0.0)
+    rank.commit()
+    rank.end(0.01)
+    crossed.source, crossed.generated, crossed.blocks = source, 1, 2
+    source.held[crossed], rank.loading[crossed] = (0, 0), None
+    rank.blocks.take(2)
+    rank.arrive(crossed)
+    assert rank.plan(0.01) and (crossed.preemptions, list(rank.running)) == (1, [prompt])
+    rank.commit()
+    assert prompt.computed == 3
 
 
 @independent
