@@ -374,10 +374,14 @@ def estimate(
         network = on_device(topology, device)
     if join and _runs_operations(estimator):
         raise InputError(f"join: the estimator {estimator.name} runs the program's operations as they are written")
-    how = (device, split, fusion, join, _runs_operations(estimator), custom_calls)
+    as_written = _runs_operations(estimator)
+
+    def made() -> _Made:  # holds nothing of a program that is read here, so that it can go on the way
+        return _made(_loaded(program), device, split, fusion, join, as_written, custom_calls)
+
     if cache is None:
         with no_collection():
-            return _priced(_made(_loaded(program), *how), device, split, network, estimator)
+            return _priced(made(), device, split, network, estimator)
     cache = cache if isinstance(cache, Cache) else Cache(cache)
     key = _key(program, device, [split, fusion, join], network, estimator, custom_calls)
     held = cache.get(key) if key else None
@@ -388,7 +392,7 @@ def estimate(
             cache.reject(key, "is no estimate")
     with no_collection():
         cached = CachedEstimator(estimator, cache, device.name)
-        result = _priced(_made(_loaded(program), *how), device, split, network, cached)
+        result = _priced(made(), device, split, network, cached)
         if key:
             cache.put(key, result.to_dict() | {"spans": result.timeline.spans})
     return replace(result, notes=(*result.notes, *cache.problems))

@@ -285,11 +285,12 @@ class _Fuser:
                 if item.base in _ASSEMBLING or (same and not parts.isdisjoint(item.reads)):
                     parts.update(item.writes)
         # By value that may run inside its readers and by kernel, how often each position is asked for
-        asked: dict[int, dict[int, dict[int, int]]] = {v: {} for v in self.inside}
+        asked: dict[int, dict[int, dict[int, int]]] = {}
+        inside, readers = self.inside, self.readers
         for item in reversed(self.graph.items):
             if not isinstance(item, Node):
                 continue
-            own = {id(item): {id(item): 1}}
+            own = None
             value = item.writes[0] if len(item.writes) == 1 else -1
             asking = asked.pop(value, None)  # nothing further up asks for it
             if asking:
@@ -300,9 +301,13 @@ class _Fuser:
                     own = asking
             same = item.base in SAME_SIZE and item.base != "transpose"
             for read in dict.fromkeys(item.reads):
-                if read not in asked:
+                if read not in inside:
                     continue
-                kernels_of = asked[read]
+                own = own or {id(item): {id(item): 1}}
+                if same and readers[read] == 1:
+                    asked[read] = own  # nobody adds to it
+                    continue
+                kernels_of = asked.setdefault(read, {})
                 for kernel, positions in own.items():
                     there = kernels_of.setdefault(kernel, {})
                     if same:
@@ -396,21 +401,25 @@ class _Fuser:
 
 def _rows(pieces: list[Piece], results: set[int]) -> list[Piece]:
     """Join what reduces rows with its only reader, where that runs over the same rows: a row stays in the multiprocessor."""
-    maker = {v: i for i, piece in enumerate(pieces) for v in piece.writes}
-    readers: dict[int, set[int]] = {}
+    reducing = {i: piece for i, piece in enumerate(pieces) if isinstance(piece, Kernel) and piece.rows}
+    maker = {v: i for i, piece in reducing.items() for v in piece.writes}
+    readers: dict[int, set[int]] = {v: set() for v in maker}
     for i, piece in enumerate(pieces):
         for v in piece.reads:
-            readers.setdefault(v, set()).add(i)
+            if v in maker:
+                readers[v].add(i)
     gone: set[int] = set()
     for i in range(len(pieces) - 1, -1, -1):
         piece = pieces[i]
-        waiting = list(piece.reads) if isinstance(piece, Kernel) and piece.space else []
-        while waiting and isinstance(piece, Kernel):
+        if not isinstance(piece, Kernel) or not piece.space:
+            continue
+        waiting = [v for v in piece.reads if v in maker]
+        while waiting:
             value = waiting.pop()
-            source = maker.get(value, -1)
-            first = pieces[source]
-            if source < 0 or source in gone or not isinstance(first, Kernel) or not first.rows:
+            source = maker[value]
+            if source in gone:
                 continue
+            first = reducing[source]
             shared = any(part >= first.rows and v in piece.reads for v, part in first.reads.items())
             alone = len(first.writes) == 1 and readers[value] == {i} and value not in results
             if not (shared and alone and max(piece.rows, piece.space) == first.rows):
@@ -420,11 +429,12 @@ def _rows(pieces: list[Piece], results: set[int]) -> list[Piece]:
             piece.signature = first.signature + piece.signature
             del piece.reads[value]
             for v, part in first.reads.items():
-                if v not in piece.reads:
-                    waiting.append(v)
+                if v in maker:
+                    if v not in piece.reads:
+                        waiting.append(v)
+                    readers[v].discard(source)
+                    readers[v].add(i)
                 piece.reads[v] = max(part, piece.reads.get(v, 0.0))
-                readers[v].discard(source)
-                readers[v].add(i)
             piece.rows = first.rows
     return [piece for i, piece in enumerate(pieces) if i not in gone]
 
@@ -436,7 +446,7 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
     joined: dict[int, Kernel] = {}
     out: list[Piece] = []
     for piece in pieces:
-        mine = 1 + max((level.get(v, 0) for v in piece.reads), default=0)
+        mine = 1 + max([level.get(v, 0) for v in piece.reads], default=0)
         for value in piece.writes:
             level[value] = mine
         if not isinstance(piece, Kernel) or not piece.space:
