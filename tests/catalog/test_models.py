@@ -416,7 +416,9 @@ def test_provenance(name: str, keys: set[str]) -> None:
 
 @pytest.mark.independent
 def test_names_and_aliases_are_unique() -> None:
-    names = [n.casefold().replace("_", "-").replace(" ", "-") for m, e in MODELS.items() for n in (m, *e["aliases"])]
+    names = [
+        n.casefold().replace("_", "-").replace(" ", "-") for m, e in MODELS.items() for n in (m, *e.get("aliases", ()))
+    ]
     assert sorted(names) == sorted(set(names))
 
 
@@ -499,7 +501,7 @@ def test_the_loader_reads_the_same(name: str) -> None:
             assert m.published[key].value == float(value["value"])
         else:
             assert getattr(m, key) == (tuple(value) if isinstance(value, list) else value)
-    assert all(catalog.model(alias) is m for alias in e["aliases"])
+    assert all(catalog.model(alias) is m for alias in e.get("aliases", ()))
 
 
 @pytest.mark.published
