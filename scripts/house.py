@@ -83,7 +83,7 @@ def circles(package: Path) -> list[list[str]]:
     return sorted(map(sorted, found))
 
 
-_LANE, _WIDTH, _LABEL = 36, 760, 64
+_LANE, _WIDTH, _LABEL = 36, 760, 72
 _STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1b1f24 }
   .what { fill: #57606a } .box { fill: #eef3f8; stroke: #4c78a8 } .wing { fill: #f6f1e7; stroke: #9a7b3f }

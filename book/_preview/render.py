@@ -172,8 +172,6 @@ class Numbering:
             c[2] = [span(css, [string(number)]), {"t": "Space"}, *inlines]
         if level == 1:
             self.page.title = self.page.title or title
-        elif level <= 3:
-            self.page.headings.append((level, id_, f"{number} {title}".strip()))
         if id_.startswith("sec-"):
             self.label(id_, number or "-", title)
             if level == 1:
@@ -346,7 +344,6 @@ def resolve(build: Build, chapter: Chapter, labels: dict[str, Label], keys: set[
     if cited:
         title = {"t": "Header", "c": [2, ["references", ["unnumbered"], []], [string("References")]]}
         chapter.blocks += [title, {"t": "Div", "c": [["refs", ["references"], []], []]}]
-        chapter.page.headings.append((2, "references", "References"))
 
 
 def _link(page: Page, label: Label, citation: Node) -> Node:

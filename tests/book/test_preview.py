@@ -16,6 +16,8 @@ sys.path.insert(0, str(ROOT))  # `book` is a folder of this repository, not an i
 from book._preview import memo  # noqa: E402
 from book._preview.__main__ import main  # noqa: E402
 from book._preview.check_site import check_site, strip_notebook_paths  # noqa: E402
+from book._preview.config import Problems, read_book  # noqa: E402
+from book._preview.page import style  # noqa: E402
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -260,8 +262,18 @@ def test_site_has_its_files_and_both_themes(site: Path) -> None:
     assert (site / "figures/01-one-fig-plot-1.png").read_bytes() == base64.b64decode(PIXEL)
     assert (site / "book/assets/box.svg").is_file() and (site / "book/assets/book.css").is_file()
     css = page(site, "site_preview/preview.css")
-    assert "light-dark(" in css and '[data-theme="dark"]' in css and "@media print" in css
-    assert "localStorage" in page(site, "site_preview/preview.js")
+    assert "color-scheme: light dark" in css and "@media print" in css
+
+
+@pytest.mark.independent
+def test_the_preview_takes_its_colours_from_quartos_themes() -> None:
+    """Quarto decides how a page looks: a colour of its themes is written once, there."""
+    css = style(read_book(ROOT, Problems()))
+    for name in ("light", "dark"):
+        theme = (ROOT / "book" / "assets" / f"{name}.scss").read_text("utf-8")
+        assert f"prefers-color-scheme: {name}" in css
+        assert all(rule in css for rule in re.findall(r"--mls-[\w-]+: #\w+;", theme))
+    assert not re.search(r"#[0-9a-f]{6}\b", (ROOT / "book/_preview/preview.css").read_text("utf-8"))
 
 
 @pytest.mark.slow
