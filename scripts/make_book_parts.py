@@ -13,7 +13,9 @@ import pkgutil
 import re
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import book_glossary
 import book_reality
@@ -34,9 +36,16 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADER = "<!-- Written by scripts/make_book_parts.py from the library: change the library, not this file. -->\n\n"
 
 
+def _numbers(chapter: str) -> dict[str, Any]:
+    found: dict[str, Any] = importlib.import_module(f"chapter_numbers.{chapter}").numbers()
+    return found
+
+
 def variables() -> str:
-    found = sorted(module.name for module in pkgutil.iter_modules(chapter_numbers.__path__))
-    values = {name: importlib.import_module(f"chapter_numbers.{name}").numbers() for name in found}
+    """The numbers of every chapter; those that play a server are long, and stand at the end of the alphabet."""
+    found = sorted((module.name for module in pkgutil.iter_modules(chapter_numbers.__path__)), reverse=True)
+    with ProcessPoolExecutor() as pool:
+        values = dict(zip(found, pool.map(_numbers, found), strict=True))
     text = yaml.safe_dump(values, allow_unicode=True, sort_keys=True, width=120)
     text = re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\u00a0", text)  # a number and its unit stay on one line
     return "# Written by scripts/make_book_parts.py from the library: change the library, not this file.\n" + text

@@ -111,7 +111,9 @@ def test_what_moves_has_a_date_of_the_last_year() -> None:
     for p in catalog.prices().values():
         if p.kind in ("rental", "purchase"):
             newest[p.item] = max(newest.get(p.item, ""), p.date)
-    assert {item for item, date in newest.items() if date < "2025-11"} <= OLD, "give a newer price, or add it to OLD above"
+    assert {item for item, date in newest.items() if date < "2025-11"} <= OLD, (
+        "give a newer price, or add it to OLD above"
+    )
     years = {g.name: g.year for g in catalog.grids().values() if g.kind in ("country", "later")}
     last = {n: max(y for m, y in years.items() if m == n or m.startswith(f"{n}-20")) for n in years if "-20" not in n}
     assert set(last.values()) == {2025}
