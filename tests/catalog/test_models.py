@@ -416,9 +416,7 @@ def test_provenance(name: str, keys: set[str]) -> None:
 
 @pytest.mark.independent
 def test_names_and_aliases_are_unique() -> None:
-    names = [
-        n.casefold().replace("_", "-").replace(" ", "-") for m, e in MODELS.items() for n in (m, *e.get("aliases", ()))
-    ]
+    names = [n.casefold().replace("_", "-").replace(" ", "-") for m, e in MODELS.items() for n in (m, *e["aliases"])]
     assert sorted(names) == sorted(set(names))
 
 
@@ -501,7 +499,7 @@ def test_the_loader_reads_the_same(name: str) -> None:
             assert m.published[key].value == float(value["value"])
         else:
             assert getattr(m, key) == (tuple(value) if isinstance(value, list) else value)
-    assert all(catalog.model(alias) is m for alias in e.get("aliases", ()))
+    assert all(catalog.model(alias) is m for alias in e["aliases"])
 
 
 @pytest.mark.published

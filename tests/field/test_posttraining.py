@@ -185,7 +185,7 @@ def test_a_split_needs_two_pools() -> None:
 @pytest.mark.published
 def test_printed_figures_of_post_training() -> None:
     found = {c.measurement.name: c for c in posttraining_checks()}
-    assert found and all(c.measurement.sourced.source for c in found.values())
+    assert len(found) == 32 and all(c.measurement.sourced.source for c in found.values())
     # by hand: 2 x 96 matrices of 12,288 squared, rank 1; the library's own count; 12 bytes for each of 65 billion
     assert found["lora-gpt3-r1"].predicted == 192 * 2 * 12288
     assert found["peft-mt0-large"].error == 0.0 and found["qlora-65b-full"].predicted == 780e9
