@@ -156,8 +156,6 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
 
     def either(name: str, factor: float, hint: str) -> Iterator[Slip]:
         """A factor both ways, unless the question's own numbers make it too: then nobody knows where it comes from."""
-        if not (near(got, expected * factor, tolerance) or near(got, expected / factor, tolerance)):
-            return
         made = own if factor < 1000 else {v * f for v in own for f in (0.5, 1.0, 2.0)}
         if not any(near(v, f, tolerance) for v in made for f in (factor, 1 / factor)):
             yield Slip(name, expected * factor, hint)
