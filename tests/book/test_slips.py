@@ -25,7 +25,7 @@ def answers() -> list[Any]:
 
 
 @pytest.mark.independent
-@pytest.mark.parametrize("count", [400, pytest.param(None, marks=pytest.mark.slow, id="all")])
+@pytest.mark.parametrize("count", [400, pytest.param(None, marks=[pytest.mark.slow, pytest.mark.nightly], id="all")])
 def test_less_than_three_in_a_hundred_shared_hints_are_false(count: int | None) -> None:
     """Slips that the shared rules did not choose; a person judged what they say to each (``hints.csv``)."""
     found, new = audit_hints.audit(random.Random(30).sample(answers(), count := count or len(answers())))
