@@ -7,14 +7,11 @@ checks (``book/_reality.qmd``, ``book/reality-summary.csv``) and the reference (
 ``--check`` fails if one of them is not what the library says today.
 """
 
-import argparse
 import importlib
 import pkgutil
 import re
-import sys
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import book_glossary
@@ -32,7 +29,6 @@ from mlsysim.course import pictures
 from mlsysim.equations import REGISTRY
 from mlsysim.transformer import mtp_parameters, parameter_count
 
-ROOT = Path(__file__).resolve().parent.parent
 HEADER = "<!-- Written by scripts/make_book_parts.py from the library: change the library, not this file. -->\n\n"
 
 
@@ -409,11 +405,9 @@ def first_answer() -> str:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    files = {
+def texts() -> dict[str, str]:
+    """Every generated part of the book by its path, the reference with them."""
+    made = {
         "_variables.yml": variables,
         "book/_equations.qmd": equation_index,
         "book/_devices.qmd": device_tables,
@@ -428,18 +422,8 @@ def main() -> int:
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),
         "book/reality-summary.csv": book_reality.summary,
     }
-    files |= {name: (lambda text=text: text) for name, text in make_reference.texts().items()}  # type: ignore[misc]
-    stale = []
-    for name, write in files.items():
-        path, text = ROOT / name, write()
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(name)
-            if not check:
-                path.write_text(text, encoding="utf-8")
-    if stale:
-        print(("not what the library says today: " if check else "written: ") + ", ".join(stale), file=sys.stderr)
-    return 1 if check and stale else 0
+    return {name: text() for name, text in made.items()} | make_reference.texts()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(make_reference.write(texts))

@@ -21,7 +21,7 @@ pytest.importorskip("make_reference", reason="the scripts are not beside the tes
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {p.stem: p.read_text("utf-8") for p in sorted((ROOT / "book" / "reference").glob("*.qmd"))}
 FEWEST = 60  # characters that say anything of a name
-RENEW = "run scripts/make_book_parts.py, which writes the reference and the index of equations"
+RENEW = "run scripts/make_reference.py, or scripts/make_book_parts.py, which writes the index of equations too"
 
 
 class Known(dict[Any, str]):
