@@ -7,13 +7,12 @@ checks (``book/_reality.qmd``, ``book/reality-summary.csv``) and the reference (
 ``--check`` fails if one of them is not what the library says today.
 """
 
-import argparse
 import importlib
 import pkgutil
 import re
-import sys
 from collections.abc import Mapping
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import book_glossary
 import book_reality
@@ -30,13 +29,19 @@ from mlsysim.course import pictures
 from mlsysim.equations import REGISTRY
 from mlsysim.transformer import mtp_parameters, parameter_count
 
-ROOT = Path(__file__).resolve().parent.parent
 HEADER = "<!-- Written by scripts/make_book_parts.py from the library: change the library, not this file. -->\n\n"
 
 
+def _numbers(chapter: str) -> dict[str, Any]:
+    found: dict[str, Any] = importlib.import_module(f"chapter_numbers.{chapter}").numbers()
+    return found
+
+
 def variables() -> str:
-    found = sorted(module.name for module in pkgutil.iter_modules(chapter_numbers.__path__))
-    values = {name: importlib.import_module(f"chapter_numbers.{name}").numbers() for name in found}
+    """The numbers of every chapter; those that play a server are long, and stand at the end of the alphabet."""
+    found = sorted((module.name for module in pkgutil.iter_modules(chapter_numbers.__path__)), reverse=True)
+    with ProcessPoolExecutor() as pool:
+        values = dict(zip(found, pool.map(_numbers, found), strict=True))
     text = yaml.safe_dump(values, allow_unicode=True, sort_keys=True, width=120)
     text = re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\u00a0", text)  # a number and its unit stay on one line
     return "# Written by scripts/make_book_parts.py from the library: change the library, not this file.\n" + text
@@ -401,11 +406,9 @@ def first_answer() -> str:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    files = {
+def texts() -> dict[str, str]:
+    """Every generated part of the book by its path, the reference with them."""
+    made = {
         "_variables.yml": variables,
         "book/_equations.qmd": equation_index,
         "book/_devices.qmd": device_tables,
@@ -420,18 +423,8 @@ def main() -> int:
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),
         "book/reality-summary.csv": book_reality.summary,
     }
-    files |= {name: (lambda text=text: text) for name, text in make_reference.texts().items()}  # type: ignore[misc]
-    stale = []
-    for name, write in files.items():
-        path, text = ROOT / name, write()
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(name)
-            if not check:
-                path.write_text(text, encoding="utf-8")
-    if stale:
-        print(("not what the library says today: " if check else "written: ") + ", ".join(stale), file=sys.stderr)
-    return 1 if check and stale else 0
+    return {name: text() for name, text in made.items()} | make_reference.texts()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(make_reference.write(texts))

@@ -51,7 +51,7 @@ def _doors(name: str, m: catalog.Model, d: catalog.Device, tp: int) -> dict[str,
 @pytest.mark.slow
 @independent
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("tp", [1, 8])
+@pytest.mark.parametrize("tp", [1, pytest.param(8, marks=pytest.mark.nightly)])
 def test_every_model_holds_the_same_through_every_door(
     device: str, tp: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

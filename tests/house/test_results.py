@@ -82,7 +82,6 @@ from mlsysim.results import (
     MOST_LINES,
     Explanation,
     Input,
-    Listed,
     Report,
     Result,
     Shown,
@@ -746,7 +745,7 @@ def test_a_new_result_cannot_forget_its_summary() -> None:
     assert "Mine" not in Mine(2.0)._repr_html_()
 
     @dataclass(frozen=True)
-    class Plain(Listed):
+    class Plain(Result):
         name: str
         values: tuple[float, ...]
         nothing: str = ""
