@@ -18,26 +18,6 @@ from mlsysim.transformer import parameter_count
 
 _ABOUT = ("group", "source", "where", "read", "metric", "tolerance", "conditions", "note", "printed")
 _READ = ("primary", "secondary")
-_SHAPE_COLUMNS = (
-    "layers",
-    "hidden",
-    "ffn",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "vocab",
-    "n_experts",
-    "top_k",
-    "n_shared_experts",
-    "moe_ffn",
-    "n_dense_layers",
-    "q_lora_rank",
-    "kv_lora_rank",
-    "qk_rope_head_dim",
-    "attn_window",
-    "n_windowed_layers",
-)
-
 # The ten categories of checks that rooflinepage2026, sec. 6, lists, and which rows belong to each.
 CATEGORIES = (
     "parameters",
@@ -197,7 +177,21 @@ def _model(name: str) -> Model:
 
 def _shape(m: Model, name: str) -> dict[str, Any]:
     """The shape columns of a case; a part that the model does not have is an empty cell."""
-    sizes = {column: value for column in _SHAPE_COLUMNS if (value := getattr(m, column))}
+    core, shared = m.core, [o.copies for _, o in m.products("shared_experts", "up")]
+    near = [(n, one.window) for n, one in m.cores if one.window]
+    sizes: dict[str, float] = {
+        **{column: getattr(m, column) for column in ("hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")},
+        **{column: getattr(m, column) for column in ("n_experts", "top_k", "moe_ffn")},
+        "layers": m.n_layers,
+        "n_shared_experts": shared[0] if shared else 0,
+        "n_dense_layers": m.n_mlp_layers - m.n_moe_layers if m.is_moe else 0,
+        "q_lora_rank": m.rank("q_down"),
+        "kv_lora_rank": core.latent_v if core else 0,
+        "qk_rope_head_dim": core.rope_dim if core else 0,
+        "attn_window": near[0][1] if near else 0,
+        "n_windowed_layers": sum(n for n, _ in near),
+    }
+    sizes = {column: value for column, value in sizes.items() if value}
     if m.vocab == 1:  # a single layer, without an embedding
         sizes["vocab"] = 0.0
     counted = {"params": parameter_count(m).total, "active_params": flops.active_parameters(m)}
