@@ -18,10 +18,13 @@ def _scientific(work: float) -> str:
 
 def _resized(m: catalog.Model, **sizes: int) -> catalog.Model:
     """A dense model with other sizes."""
+    biased = any(o.bias for _, o in m.products("attention", "q"))
     own = {"layers": m.n_layers} | {
         k: getattr(m, k) for k in ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
     }
-    return catalog.decoder(m.name, **own | sizes, gated_mlp=m.gated_mlp, tied_embeddings=m.tied_embeddings)
+    return catalog.decoder(
+        m.name, **own | sizes, gated_mlp=m.gated_mlp, tied_embeddings=m.tied_embeddings, qkv_bias=biased
+    )
 
 
 def numbers() -> dict[str, Any]:
