@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlsysim import units
-from mlsysim.catalog.operations import described, parameters
+from mlsysim.catalog.operations import Norm, described, parameters
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.results import Report, Result, Shown, labelled, plain
 from mlsysim.results import shown as written
@@ -257,6 +257,8 @@ def model_lines(m: "Model") -> list[str]:
         f"{m.n_mtp_layers} module{'s' * (m.n_mtp_layers > 1)} for multi-token prediction" if m.n_mtp_layers else "",
         f"{m.tower_parameters:,} parameters that read images or sound" if m.tower_parameters else "",
     )
+    norms = [o for o in m.layers[0].operations if isinstance(o, Norm) and not o.inner]
+    biased = " with bias" if any(o.bias for o in norms) else ""
     learned = f"{m.learned_positions:,} learned positions" if m.learned_positions else ""
     return labelled(
         f"{m.name}: {about}{size}{m.n_layers} layers of width {m.hidden:,}",
@@ -272,6 +274,7 @@ def model_lines(m: "Model") -> list[str]:
             "vocabulary",
             f"{m.vocab:,}, {'one table for both ends' if m.tied_embeddings else 'embedding and head apart'}",
         ),
+        ("norms", f"{len(norms)} a layer{biased}"),
         ("source", ", ".join(part for part in (m.source, m.where) if part)),
         (
             "ask it",

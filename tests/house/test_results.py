@@ -132,7 +132,7 @@ def simulations() -> Iterator[Any]:
     hosted = fleet.ModelReplica(steps(), serving.Config(kv_blocks=2000), fleet.Speculation((0.8, 0.5)))
     servers = fleet.Servers(hosted, autoscaler=fleet.Autoscaler(1, 3, 2.0, 1.0, 5.0, 1.0))
     cache = fleet.Cache(tiers=(fleet.Tier(None, 50e9),))
-    played = fleet.play(fleet.Fleet(servers, servers, fleet.Link(50e9), cache=cache), fleet.chats(5.0, 60))
+    played = fleet.run(fleet.Fleet(servers, servers, fleet.Link(50e9), cache=cache), fleet.chats(5.0, 60))
     yield played
     yield played.scaling[0]
     yield serving.saturation(steps(), load(), serving.limits(serving.Config(), steps()))
@@ -391,7 +391,7 @@ ROOMS = (
 )
 # What goes in rather than comes out: its repr is how it is written, with at most 2,000 characters.
 INPUTS = {
-    "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
+    "Attention", "Convolution", "Gather", "Indexer", "Layer", "Message", "Norm", "Scan", "Vector", "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
     "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Moments", "Rungs", "Scaling", "Slider", "Subject", "Swings", "PublishedRecipe", "StoredParts",
     "Autoscaler", "Cache", "Conversation", "Fleet", "ModelReplica", "Link", "Parts", "Router", "Servers", "Speculation", "Tier", "Turn",
     "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames", "Server", "MixedCost", "MixedSteps",

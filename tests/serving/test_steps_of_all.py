@@ -67,7 +67,7 @@ def test_a_row_of_validate_is_the_step_of_a_deployment() -> None:
     """What validate predicts for a row of a catalogue's model and device, a deployment and its step model predict as well."""
     w = catalog.model("Llama-2-7B")
     row: Mapping[str, Any] = {
-        "model": "Llama-2-7B", "layers": w.layers, "hidden": w.hidden, "ffn": w.ffn, "heads": w.heads, "kv_heads": w.kv_heads,
+        "model": "Llama-2-7B", "layers": w.n_layers, "hidden": w.hidden, "ffn": w.ffn, "heads": w.heads, "kv_heads": w.kv_heads,
         "head_dim": w.head_dim, "vocab": w.vocab, "gated_mlp": True, "device": "H100-SXM5-80GB", "tp": 1.0, "pp": 1.0, "dp": 1.0,
         "phase": "decode_step", "batch": 8.0, "context_len": 1000.0, "weight_bits": 16.0, "compute_precision": "bf16",
         "kv_precision": "bf16", "framework": "vLLM 0.11",
