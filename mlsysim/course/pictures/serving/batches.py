@@ -142,11 +142,12 @@ def thrown_out_and_back() -> Frames:
     rank.waiting.extend(people)
     kinds, names = ("compute", "memory", "other"), "ABC"
     now, shown = 0.0, []
+    before = [p.preemptions for p in people]
     while rank.plan(now):
-        before = [p.preemptions for p in people]
         rank.commit()
         held = {p.index: _held(rank, p) for p in people if p in rank.running}
         thrown = [i for i, p in enumerate(people) if p.preemptions > before[i]]
+        before = [p.preemptions for p in people]
         shown.append((rank.step, held, [p.index for p in rank.waiting], thrown))
         now += 1.0
         rank.end(now)
