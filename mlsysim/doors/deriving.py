@@ -44,7 +44,7 @@ _STATES = (
     "In the lines: fewest_replicas is the first number whose share within the targets suffices, fewest_below_one the first whose "
     "utilisation is below one; at_batch(step, n) and each_batch(step) are the lines of the step with another batch; batch_full, batch_mean and "
     "batch_variance are of the birth-and-death chain whose throughput with n requests in a crowd of replicas is that of batch n / crowd; "
-    "found_busy is the root of eq-dealt-share; share_in_pace is eq-in-time over the batches and lengths of answers."
+    "found_busy is the root of the equation of shared arrivals; share_in_pace is the share in time over the batches and lengths of answers."
 )
 
 
