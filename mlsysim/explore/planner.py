@@ -108,7 +108,8 @@ def possible_degrees(
     that the first and the last may lack; context parallelism where it divides the sequence. ``only`` lists what a degree
     may be, ``most`` gives its largest value.
 
-    >>> toy = Model("toy", layers=4, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
+    >>> from mlsysim.catalog import decoder
+    >>> toy = decoder("toy", layers=4, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
     >>> c = possible_degrees(toy, devices=8, global_batch=8, seq=128, micro_batch=1)
     >>> bool((c["tp"] * c["pp"] * c["cp"] * c["dp"] == 8).all()), c["tp"].max().item()
     (True, 4)

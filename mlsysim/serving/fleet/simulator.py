@@ -574,7 +574,7 @@ def run(
     >>> from mlsysim.inference import deploy
     >>> from mlsysim.serving_steps import step_model
     >>> servers = Servers(ModelReplica(step_model(deploy("Llama-3.1-8B", "H100"))))
-    >>> from mlsysim.serving.fleet.traffic import chats
+    >>> from mlsysim.serving.fleet import Cache, chats
     >>> found = run(Fleet(servers, cache=Cache()), chats(1.0, 20, seed=1))
     >>> found.found_share > 0.5
     True
