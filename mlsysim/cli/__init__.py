@@ -16,22 +16,23 @@ from mlsysim.errors import InputError, MlsysimError
 
 # Modules and their commands, in the order of the help; only the one that is asked for is imported
 GROUPS = {
-    "catalogues": ("devices", "models", "params"),
-    "solving.primitives": ("roofline",),
-    "solving.kernels": ("kernel",),
-    "solving.collectives": ("collective",),
-    "solving.training": ("train", "memory"),
-    "solving.serving": ("serve",),
-    "solving.simulating": ("simulate",),
-    "solving.energy": ("energy", "grids"),
-    "solving.cost": ("cost", "prices"),
-    "solving.reliability": ("reliability",),
-    "programs.hlo": ("hlo",),
-    "searching.exploring": ("plan",),
-    "searching.fronts": ("frontier",),
-    "proving.calibrating": ("calibrate", "bench-device"),
-    "searching.sweeping": ("sweep",),
-    "proving.checking": ("validate", "grade"),
+    "lists": ("devices", "models", "params"),
+    "roofline": ("roofline",),
+    "kernel": ("kernel",),
+    "collective": ("collective",),
+    "train": ("train",),
+    "memory": ("memory",),
+    "serve": ("serve",),
+    "simulate": ("simulate",),
+    "energy": ("energy", "grids"),
+    "cost": ("cost", "prices"),
+    "reliability": ("reliability",),
+    "hlo": ("hlo",),
+    "plan": ("plan",),
+    "frontier": ("frontier",),
+    "calibrate": ("calibrate", "bench-device"),
+    "sweep": ("sweep",),
+    "validate": ("validate", "grade"),
 }
 _LONGEST = 1000  # characters of an error
 _REPEATED = ("run_as", "custom_call", "catalog")  # options that may be given any number of times, also none
@@ -40,7 +41,7 @@ _REPEATED = ("run_as", "custom_call", "catalog")  # options that may be given an
 def _parser(command: str) -> Parser:
     """A parser of one command, or of all where it is none of them: the help and the error then list them."""
     parser = Parser(
-        prog="mlsysim", description="How fast, how big, how costly and how dirty a machine-learning system will be."
+        prog="mlsysim", description="How fast and how large a machine-learning system will be, what it will cost, and how much carbon it will emit."
     )
     parser.add_argument(
         "--version", action="version", version=f"mlsysim {mlsysim.__version__} ({mlsysim.DISTRIBUTION})"

@@ -78,13 +78,17 @@ def plan(
         A catalogue entry, its name, or a shape of your own.
     cluster : str, Cluster or Node
         What ``catalog.where`` reads, with a number: ``"8 x DGX-H100"``, ``"64 H100"``, ``"DGX-H100"``.
-    global_batch, seq : int, 1, optional
-        Sequences per step and tokens per sequence; what is assumed otherwise is printed.
-    precision, efficiencies : optional
+    global_batch : int, optional
+        As in :func:`mlsysim.train`.
+    seq : int, optional
+        As in :func:`mlsysim.train`.
+    precision : str, optional
+        As in :func:`mlsysim.train`.
+    efficiencies : str or Efficiencies
         As in :func:`mlsysim.train`.
     **options
-        Of ``explore.plan``: ``micro_batch``, ``sharding``, ``recompute``, ``schedule``, ``base``, ``host_bandwidth``, ``only``, ``most``, ``sequence_parallel``,
-        ``capacity``, ``price_per_device_second``, ``store``, ``client``, ``chunk``.
+        Of ``explore.plan``: ``micro_batch``, ``sharding``, ``recompute``, ``schedule``, ``base``, ``host_bandwidth``, ``only``, ``most``,
+        ``sequence_parallel``, ``capacity``, ``price_per_device_second``, ``store``, ``client``, ``chunk``.
 
     Returns
     -------

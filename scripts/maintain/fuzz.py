@@ -43,8 +43,8 @@ import numpy as np
 import mlsysim
 from mlsysim import catalog, cli, hlo, inference, memory, roofline, serving, training, transformer
 from mlsysim.catalog.hf import from_hf_config
-from mlsysim.cli.searching.swept import SOLVERS
-from mlsysim.cli.searching.swept import find as swept
+from mlsysim.cli.solvers import SOLVERS
+from mlsysim.cli.solvers import find as swept
 from mlsysim.equations import REGISTRY, Equation
 from mlsysim.errors import MlsysimError
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan

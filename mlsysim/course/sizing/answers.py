@@ -9,7 +9,8 @@ from mlsysim import catalog, energy, equations, memory, units
 from mlsysim.catalog import Machines
 from mlsysim.course.sizing import plans
 from mlsysim.course.sizing.fields import FieldError, Job, job
-from mlsysim.doors.bills import Bill, rent_of
+from mlsysim.cost.rent import rent_of
+from mlsysim.doors.bills import Bill
 from mlsysim.doors.serving import Served, serve, splits
 from mlsysim.doors.targets import SLO
 from mlsysim.doors.training import SEQ, Trained, default_batch, described, networked, train
@@ -176,10 +177,10 @@ def _serve(j: Job) -> Sized:
         made["kv"] = "fp8"
     targets = j.of("ttft", "itl", "e2e")
     if targets:
-        made["slo"] = SLO(**targets, **j.of("percentile"))
-    elif "percentile" in j.given:
+        made["slo"] = SLO(**targets, **j.of("quantile"))
+    elif "quantile" in j.given:
         raise FieldError(
-            "percentile",
+            "quantile",
             "Requests within these targets (percentile) needs a target; give a time to the first token, between tokens or to the last",
         )
     s: Served = serve(model, j.machines, **made)

@@ -3,35 +3,23 @@
 import argparse
 import statistics
 from collections import Counter
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlsysim import units
-from mlsysim.cli.arguments import Commands, print_json, quantity
+from mlsysim.cli.arguments import Commands, print_json
+from mlsysim.cli.options import add_options, given
+from mlsysim.course.grading import grade
+from mlsysim.declared import parameters
 
 if TYPE_CHECKING:
     from mlsysim.evidence.scoring import Report
 
 
 def _grade(args: argparse.Namespace) -> None:
-    from mlsysim.course import grading  # instructors only: keep the other commands fast
+    from mlsysim.course import grading
 
-    rows, alike = grading.grade(
-        Path(args.assignment).resolve().name,
-        args.submissions,
-        args.output,
-        timeout=args.timeout,
-        jobs=args.jobs,
-        insecure=args.insecure,
-        roster=args.roster,
-        due=args.due,
-        late_per_day=args.late_per_day,
-        late_days=args.late_days,
-        before=args.before,
-        import_to=args.import_to,
-        feedback=args.feedback,
-    )
+    rows, alike = grading.grade(Path(args.assignment).resolve().name, **given(args, grading.grade, "assignment"))
     counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(r.status for r in rows).items()))
     print(f"{args.output}: {len(rows)} graded ({counts})")
     sheet = Path(args.output).with_suffix(".reasons.csv")
@@ -41,13 +29,6 @@ def _grade(args: argparse.Namespace) -> None:
         print(f"not in the import file, decide by hand: {', '.join(open)}")
     if alike:
         print(f"look at {len(alike)} pairs that are alike: {Path(args.output).with_suffix('.mistakes.csv')}")
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no date; write it as 2026-12-01T23:59+01:00") from None
 
 
 def _ranges(report: "Report") -> list[str]:
@@ -67,11 +48,11 @@ def _ranges(report: "Report") -> list[str]:
 
 
 def _validate(args: argparse.Namespace) -> None:
-    from mlsysim.cli.proving import reality  # keeps the other commands fast
+    from mlsysim.cli import published  # keeps the other commands fast
     from mlsysim.evidence import cases, scoring
 
     if args.cases is None:
-        reality.run(args)
+        published.run(args)
         return
     file = cases.read_cases(args.cases, args.class_name)
     report = scoring.score(file, args.mode, args.leave_one_group_out)
@@ -140,31 +121,9 @@ def add(commands: Commands) -> None:
     p.set_defaults(run=_validate)
 
     p = commands.add_parser("grade", help="grade a folder of submitted notebooks, each in a sandbox, into one CSV file")
-    p.add_argument("assignment", metavar="ASSIGNMENT", help="as in exercises/01-iron-law")
-    p.add_argument(
-        "submissions",
-        metavar="FOLDER",
-        help="a download of Canvas, Moodle or Gradescope, unpacked, or one STUDENT-ID.ipynb each",
-    )
-    p.add_argument("-o", "--output", required=True, metavar="FILE.csv", help="the table of grades")
-    p.add_argument("--timeout", default=60.0, type=quantity("s"), help="for one submission (default: 60 s)")
-    p.add_argument("--jobs", default=1, type=int, help="submissions run at a time (default: 1)")
-    p.add_argument(
-        "--roster", metavar="FILE.csv", help="the course's list, as its system exports it; who is missing gets a row"
-    )
-    p.add_argument(
-        "--due", type=_moment, metavar="DATE", help="when it was due, with its time zone: 2026-12-01T23:59+01:00"
-    )
-    p.add_argument(
-        "--late-per-day", type=float, default=0.1, help="share of the score that a day begun costs (default: 0.1)"
-    )
-    p.add_argument("--late-days", type=int, default=5, help="days after which nothing is left (default: 5)")
-    p.add_argument(
-        "--before", metavar="FILE.json", help="grades of an earlier run: the better points count, question by question"
-    )
-    p.add_argument(
-        "--import-to", choices=("canvas", "moodle", "gradescope"), help="also write that system's import file"
-    )
-    p.add_argument("--feedback", metavar="FOLDER", help="also write one page per student with the hints in full")
-    p.add_argument("--insecure", action="store_true", help="without a sandbox, as yourself: trusted code only")
+    known = parameters(grade)
+    p.add_argument("assignment", metavar="ASSIGNMENT", help=known["assignment"].help)
+    p.add_argument("submissions", metavar="FOLDER", help=known["submissions"].help)
+    file = {name: {"metavar": "FILE.csv"} for name in ("output", "roster")}
+    add_options(p, grade, leave=("assignment", "submissions"), **file, before={"metavar": "FILE.json"}, feedback={"metavar": "FOLDER"})
     p.set_defaults(run=_grade)

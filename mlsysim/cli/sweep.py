@@ -17,7 +17,7 @@ from mlsysim import catalog
 from mlsysim._numeric import is_array, is_finite
 from mlsysim.catalog import kept
 from mlsysim.cli.arguments import Commands, scale_options, to_json
-from mlsysim.cli.searching.swept import SOLVERS, Swept, find
+from mlsysim.cli.solvers import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
 
 _LARGEST_JSON = 1_000_000  # rows; a table of more belongs into a CSV file, which is written chunk by chunk

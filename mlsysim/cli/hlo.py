@@ -5,11 +5,13 @@ from typing import Any
 
 from mlsysim import network
 from mlsysim.catalog import Device
+from mlsysim.cli import chakra, export
 from mlsysim.cli.arguments import Commands, Parser, device_options, pick_device, print_json
-from mlsysim.cli.programs import exporting, tracing
-from mlsysim.cli.programs.estimators import custom_calls, pick_estimator, program_options
-from mlsysim.cli.solving.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
+from mlsysim.cli.collective import TOPOLOGY_OPTIONS, listed, topology_options
+from mlsysim.cli.estimators import custom_calls, pick_estimator, program_options
+from mlsysim.cli.options import several
 from mlsysim.errors import InputError
+from mlsysim.hlo.estimate import estimate
 from mlsysim.network.astrasim import ENDPOINT_DELAY_NS, GB
 
 
@@ -46,18 +48,13 @@ def _network(args: argparse.Namespace, device: Device) -> Any:
 
 
 def _estimate(args: argparse.Namespace) -> None:
-    from mlsysim import hlo
-
     device = pick_device(args.device, args.device_file)
-    result = hlo.estimate(
+    result = estimate(
         args.file,
         device,
-        split=args.split,
-        fusion=args.fusion,
+        **{n: getattr(args, n) for n in ("split", "fusion", "join", "cache")},
         network=_network(args, device),
         estimator=pick_estimator(args, device),
-        cache=args.cache,
-        join=args.join,
         custom_calls=custom_calls(args),
     )
     if args.json:
@@ -86,7 +83,7 @@ def add(commands: Commands) -> None:
         "ring:4xswitch:2 (default: devices that all reach each other)",
     )
     p.add_argument(
-        "--algorithm", type=names_of, help=f"{', '.join(network.ALGORITHMS)}; one, or per dimension (default: by kind)"
+        "--algorithm", type=several(str, "names"), help=f"{', '.join(network.ALGORITHMS)}; one, or per dimension (default: by kind)"
     )
     p.add_argument(
         "--bandwidth",
@@ -107,5 +104,5 @@ def add(commands: Commands) -> None:
         help="keep prices of regions, and results of files, in a folder; a second run reads them",
     )
     p.set_defaults(run=_estimate)
-    exporting.add(verbs)
-    tracing.add(verbs)
+    export.add(verbs)
+    chakra.add(verbs)

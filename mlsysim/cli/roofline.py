@@ -1,0 +1,24 @@
+"""``mlsysim roofline``: one kernel on one device."""
+
+import argparse
+
+from mlsysim.cli.arguments import Commands, device_options, pick_device, print_json
+from mlsysim.cli.options import add_options, given
+from mlsysim.roofline import kernel_time
+
+
+def _roofline(args: argparse.Namespace) -> None:
+    result = kernel_time(pick_device(args.device, args.device_file), **given(args, kernel_time, "device"))
+    if args.json:
+        print_json(result.to_dict())
+    else:
+        print(result.explain())
+
+
+def add(commands: Commands) -> None:
+    """Register the command of this module."""
+    p = commands.add_parser(
+        "roofline", parents=[device_options()], help="time of a kernel on a device, and what bounds it"
+    )
+    add_options(p, kernel_time)
+    p.set_defaults(run=_roofline)
