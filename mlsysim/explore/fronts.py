@@ -292,6 +292,8 @@ def _in_flight(slots: float) -> list[float]:
 
 
 def _stacked(parts: Sequence[Any]) -> Any:
+    import numpy as np
+
     kind = type(parts[0])
     values = {f.name: [getattr(p, f.name) for p in parts] for f in dataclasses.fields(kind)}
     if "plans" in values:
@@ -302,8 +304,6 @@ def _stacked(parts: Sequence[Any]) -> Any:
 @dataclass(frozen=True)
 class _Choice:
     """A column of the arrays: where prompts and answers run, how many replicas of each, how many requests in flight."""
-    import numpy as np
-
 
     decode: int
     prefill: int  # the same where they run together

@@ -181,7 +181,7 @@ def _serve(j: Job) -> Sized:
     elif "quantile" in j.given:
         raise FieldError(
             "quantile",
-            "Requests within these targets (percentile) needs a target; give a time to the first token, between tokens or to the last",
+            "Share of the requests that must meet the targets (quantile) needs a target; give a time to the first token, between tokens or to the last",
         )
     s: Served = serve(model, j.machines, **made)
     d, load, g = s.deployment, s.load, s.generation
