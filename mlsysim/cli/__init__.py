@@ -41,7 +41,8 @@ _REPEATED = ("run_as", "custom_call", "catalog")  # options that may be given an
 def _parser(command: str) -> Parser:
     """A parser of one command, or of all where it is none of them: the help and the error then list them."""
     parser = Parser(
-        prog="mlsysim", description="How fast and how large a machine-learning system will be, what it will cost, and how much carbon it will emit."
+        prog="mlsysim",
+        description="How fast and how large a machine-learning system will be, what it will cost, and how much carbon it will emit.",
     )
     parser.add_argument(
         "--version", action="version", version=f"mlsysim {mlsysim.__version__} ({mlsysim.DISTRIBUTION})"

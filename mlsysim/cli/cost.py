@@ -9,7 +9,6 @@ from mlsysim.cli.arguments import Commands, json_option, print_json, quantity
 from mlsysim.cli.lists import entry_row
 from mlsysim.cli.options import add_options, given
 from mlsysim.declared import parameters
-from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
 
 _OWNING = tuple(n for n, p in parameters(cost.own).items() if p.required and n != "devices")
@@ -41,8 +40,6 @@ def _owned(args: argparse.Namespace) -> cost.Ownership:
 
 
 def _cost(args: argparse.Namespace) -> None:
-    # Refused here too, not only where something is owned: a rent times a share above one is a bill for hours that are not.
-    check_argument("cost", "--utilisation", args.utilisation, "1", Domain.of("[0, 1]"))
     if args.price is None and args.rental_rate is None:
         raise InputError("cost: give --price to own, --rental-rate to rent, or both to compare")
     owned = _owned(args) if args.price is not None else None
@@ -94,7 +91,11 @@ def add(commands: Commands) -> None:
     )
     add_options(p, cost.own, "devices", devices="devices owned or rented")
     p.add_argument("--time", required=True, type=quantity("s"), help='how long they are held, as in "1 year"')
-    p.add_argument("--rental-rate", type=quantity("USD/s"), help="rent of a device with its unit, as in \"2.5 USD/h\", or the name of a price")
+    p.add_argument(
+        "--rental-rate",
+        type=quantity("USD/s"),
+        help='rent of a device with its unit, as in "2.5 USD/h", or the name of a price',
+    )
     add_options(p, cost.own, *_OWNING, "idle_power", unset=True)
     add_options(p, cost.own, "utilisation", "salvage", "interest")
     p.add_argument("--rule", metavar="NAME", help="a set of assumptions for what is left out, as in roofline-page")

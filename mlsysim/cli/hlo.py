@@ -83,7 +83,9 @@ def add(commands: Commands) -> None:
         "ring:4xswitch:2 (default: devices that all reach each other)",
     )
     p.add_argument(
-        "--algorithm", type=several(str, "names"), help=f"{', '.join(network.ALGORITHMS)}; one, or per dimension (default: by kind)"
+        "--algorithm",
+        type=several(str, "names"),
+        help=f"{', '.join(network.ALGORITHMS)}; one, or per dimension (default: by kind)",
     )
     p.add_argument(
         "--bandwidth",

@@ -83,7 +83,8 @@ def add(commands: Commands) -> None:
     _shared(p)
     add_options(p, product_time, "m", "n", "k", "groups")
     p.add_argument(
-        "--weight-precision", help="format of the second matrix, as int4 of weight-only kernels (default: as --precision)"
+        "--weight-precision",
+        help="format of the second matrix, as int4 of weight-only kernels (default: as --precision)",
     )
     p.add_argument("--out-precision", help="format of the result (default: as --precision)")
     p.set_defaults(run=_product)
@@ -104,7 +105,9 @@ def add(commands: Commands) -> None:
     size = quantity("1")
     p.add_argument("--head-dim", default=128.0, type=size, help="width of a query and key (default: 128)")
     p.add_argument("--v-head-dim", type=size, help="width of a value (default: as --head-dim)")
-    p.add_argument("--kv-lora-rank", default=512.0, type=size, help="rank of the latent cache of mla_absorbed (default: 512)")
+    p.add_argument(
+        "--kv-lora-rank", default=512.0, type=size, help="rank of the latent cache of mla_absorbed (default: 512)"
+    )
     p.add_argument("--rope-dim", default=64.0, type=size, help="width with positions of mla_absorbed (default: 64)")
     p.add_argument("--kv-precision", help="format of the cache (default: as --precision)")
     p.set_defaults(run=_attention)

@@ -12,7 +12,9 @@ from mlsysim.memory import ServerMemory, TrainingMemory, server_memory, training
 from mlsysim.parallelism import Plan
 
 _BOTH = ("model", "device", "tp", "pp", "ep")
-_OF_A_SERVER = tuple(n for n in parameters(server_memory) if n not in (*_BOTH, "dp", "graphs", "activations", "runtime"))
+_OF_A_SERVER = tuple(
+    n for n in parameters(server_memory) if n not in (*_BOTH, "dp", "graphs", "activations", "runtime")
+)
 _OF_TRAINING = ("recipe", "capacity", "precision", "fused_attention", "dropout")
 _NOT_SERVED = ("seq", "devices", "global_batch", "task", *_OF_TRAINING[:3])
 
@@ -27,7 +29,9 @@ def _memory(args: argparse.Namespace) -> int:
     plan = [n for n in parameters(Plan) if n not in (*_BOTH, "dp", "sequence_parallel", "order")]
     for name in (*_NOT_SERVED, *plan) if args.serve else _OF_A_SERVER:
         if getattr(args, name) is not None:
-            what = "belongs to training; leave it out with --serve" if args.serve else "belongs to a server; add --serve"
+            what = (
+                "belongs to training; leave it out with --serve" if args.serve else "belongs to a server; add --serve"
+            )
             raise InputError(f"--{name.replace('_', '-')} {what}")
     result = (_served if args.serve else _trained)(args)
     if args.json:

@@ -18,7 +18,7 @@ def several(convert: Callable[[str], Any], what: str) -> Callable[[str], tuple[A
     def read(text: str) -> tuple[Any, ...]:
         try:
             return tuple(convert(part.strip()) for part in text.split(","))
-        except ValueError:
+        except (ValueError, argparse.ArgumentTypeError):
             raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a list of {what}") from None
 
     return read
@@ -30,12 +30,14 @@ _FLAGGED = re.compile(r"(?<=with )[a-z]+(?:_[a-z]+)+\b")  # another parameter, a
 def several_of(words: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
     """An argparse type for some of these words, with commas between them."""
 
-    def one(text: str) -> str:
-        if words and text not in words:
-            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not one of {', '.join(words)}")
-        return text
+    def read(text: str) -> tuple[str, ...]:
+        found = tuple(part.strip() for part in text.split(","))
+        for word in found if words else ():
+            if word not in words:
+                raise argparse.ArgumentTypeError(f"{word[:40]!r} is not one of {', '.join(words)}")
+        return found
 
-    return several(one, "names")
+    return read
 
 
 def _seed(text: str) -> int:
@@ -73,15 +75,28 @@ BY_HAND: Mapping[str, Mapping[str, Any]] = {
     "calibration": {"metavar": "FILE", "help": "with --tier 1: what 'mlsysim calibrate' wrote"},
     "simulate acceptance": {"type": several(float, "chances, as 0.8,0.6"), "metavar": "P,P"},
     "draft_model": {"metavar": "NAME"},
-    "also_models": {"action": "append", "default": None, "metavar": "NAME", "help": "another model on the same devices; again for more"},
+    "also_models": {
+        "action": "append",
+        "default": None,
+        "metavar": "NAME",
+        "help": "another model on the same devices; again for more",
+    },
     "due": {"type": _moment, "metavar": "DATE"},
     "grade output": {"short": ("-o",)},
-    "efficiency": {"type": efficiency, "help": "fraction of the dense peak, or the name of a preset (default: 1, the bound)"},
+    "efficiency": {
+        "type": efficiency,
+        "help": "fraction of the dense peak, or the name of a preset (default: 1, the bound)",
+    },
 }
 
 
 def add_options(
-    parser: Any, function: Callable[..., Any], *wanted: str, leave: tuple[str, ...] = (), unset: bool = False, **by_hand: Any
+    parser: Any,
+    function: Callable[..., Any],
+    *wanted: str,
+    leave: tuple[str, ...] = (),
+    unset: bool = False,
+    **by_hand: Any,
 ) -> None:
     """An option for each parameter that a function declares: the ``wanted`` in their order, else all but those to ``leave``.
 
@@ -93,7 +108,11 @@ def add_options(
     for name in wanted or [n for n in known if n not in leave]:
         said = by_hand.get(name, {})
         ways = _ways(known[name], unset)
-        for more in (BY_HAND.get(name, {}), BY_HAND.get(f"{command} {name}", {}), {"help": said} if isinstance(said, str) else said):
+        for more in (
+            BY_HAND.get(name, {}),
+            BY_HAND.get(f"{command} {name}", {}),
+            {"help": said} if isinstance(said, str) else said,
+        ):
             ways |= more
         short = ways.pop("short", ())
         if ways.get("choices", 0) is None:
@@ -113,7 +132,9 @@ def _ways(p: Parameter, unset: bool) -> dict[str, Any]:
     text = _FLAGGED.sub(lambda name: f"--{name[0].replace('_', '-')}", p.help.replace("%", "%%"))
     if p.default not in (None, "", ()) and p.default is not False and "(default" not in text:
         text += f" (default: {_shown(p.default)})"
-    ways: dict[str, Any] = {"help": text} | ({"required": True} if p.required and not unset else {"default": None if unset else p.default})
+    ways: dict[str, Any] = {"help": text} | (
+        {"required": True} if p.required and not unset else {"default": None if unset else p.default}
+    )
     if p.kind == "flag":
         plain = p.default is False and not unset
         return {"help": text, "action": "store_true"} if plain else ways | {"action": argparse.BooleanOptionalAction}
@@ -127,7 +148,13 @@ def _ways(p: Parameter, unset: bool) -> dict[str, Any]:
 def _shown(value: Any) -> str:
     if value is True:
         return "yes"
-    return f"{value:g}" if isinstance(value, float) else ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return (
+        f"{value:g}"
+        if isinstance(value, float)
+        else ",".join(map(str, value))
+        if isinstance(value, tuple)
+        else str(value)
+    )
 
 
 def converter(p: Parameter) -> Callable[[str], Any]:
@@ -141,7 +168,8 @@ def converter(p: Parameter) -> Callable[[str], Any]:
     def checked(text: str) -> Any:
         value = read(text)
         if not domain.contains(value):
-            raise InputError(f"{text[:40]!r} must lie in {p.range} {p.unit}".removesuffix(" 1"))
+            within = "be above 0" if p.range == "(0, inf)" else f"lie in {p.range}"
+            raise InputError(f"{text[:40]!r} must {within} {p.unit}".removesuffix(" 1"))
         return value
 
     return checked if p.range else read

@@ -140,7 +140,12 @@ def add(commands: Commands) -> None:
         text = f"{parameters(Plan)[name].help} to try (default: all that divide)"
         add_options(p, Plan, name, unset=True, **{name: tried | {"help": text}})
         p.add_argument(f"--max-{name.replace('_', '-')}", type=count, metavar="N", help=f"largest {name} to try")
-    usual = {"micro_batch": "1,2,4,8", "sharding": "zero1,fsdp,hsdp", "recompute": ",".join(RECOMPUTES), "schedule": "1f1b"}
+    usual = {
+        "micro_batch": "1,2,4,8",
+        "sharding": "zero1,fsdp,hsdp",
+        "recompute": ",".join(RECOMPUTES),
+        "schedule": "1f1b",
+    }
     for name, default in usual.items():
         known = parameters(Plan)[name]
         ways: dict[str, Any] = {"help": f"{known.help}, to try (default: {default})", "nargs": "+"}

@@ -71,7 +71,8 @@ def add(commands: Commands) -> None:
     p.add_argument("--watched", type=quantity("s"), metavar="TIME", help="... in this time ...")
     p.add_argument("--watched-nodes", type=quantity("1"), metavar="NODES", help="... on so many nodes")
     p.add_argument(
-        "--model", help="instead of --checkpoint-bytes: name, alias or config.json; a checkpoint of 14 bytes a parameter"
+        "--model",
+        help="instead of --checkpoint-bytes: name, alias or config.json; a checkpoint of 14 bytes a parameter",
     )
     p.add_argument("--duration", type=quantity("s"), metavar="TIME", help="count the failures in this time")
     p.set_defaults(run=_reliability)

@@ -2,13 +2,16 @@
 
 import argparse
 
+from mlsysim import roofline
 from mlsysim.cli.arguments import Commands, device_options, pick_device, print_json
 from mlsysim.cli.options import add_options, given
-from mlsysim.roofline import kernel_time
+
+KERNEL_TIME = roofline.kernel_time
 
 
 def _roofline(args: argparse.Namespace) -> None:
-    result = kernel_time(pick_device(args.device, args.device_file), **given(args, kernel_time, "device"))
+    device = pick_device(args.device, args.device_file)
+    result = roofline.kernel_time(device, **given(args, KERNEL_TIME, "device"))
     if args.json:
         print_json(result.to_dict())
     else:
@@ -20,5 +23,5 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "roofline", parents=[device_options()], help="time of a kernel on a device, and what bounds it"
     )
-    add_options(p, kernel_time)
+    add_options(p, KERNEL_TIME)
     p.set_defaults(run=_roofline)

@@ -31,7 +31,13 @@ METHOD = (
 _DRAWN = ("rate", "requests", "input_len", "output_len")
 # What makes a fleet of plain servers, by the headings of the help
 _FLEET = {
-    "pools apart, and ranks that step together": ("prefill_replicas", "link_bandwidth", "link_latency", "transfer", "dp"),
+    "pools apart, and ranks that step together": (
+        "prefill_replicas",
+        "link_bandwidth",
+        "link_latency",
+        "transfer",
+        "dp",
+    ),
     "speculation": ("acceptance", "draft_model"),
     "prefix cache as a tree of blocks": (
         *("prefix_tree", "cache_blocks", "host_memory", "host_bandwidth", "store_memory", "store_bandwidth"),
@@ -161,9 +167,7 @@ def add(commands: Commands) -> None:
     for title, names in _FLEET.items():
         add_options(p.add_argument_group(title), Parts, *names)
     group: Any = p.add_argument_group("servers that come and go")
-    group.add_argument(
-        "--autoscaler", type=_span, metavar="LEAST:MOST", help="servers, by the requests in the pool"
-    )
+    group.add_argument("--autoscaler", type=_span, metavar="LEAST:MOST", help="servers, by the requests in the pool")
     add_options(group, Autoscaler, "target", "start_up", "cool_down", "every", unset=True)
     add_options(p, SLO)
     p.set_defaults(run=_simulate)

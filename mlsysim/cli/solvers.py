@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer, units
+from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer
 from mlsysim.cli.arguments import number, pick_model
 from mlsysim.declared import parameters
 from mlsysim.doors.serving import serve
@@ -13,7 +13,6 @@ from mlsysim.efficiencies import DEFAULT, checked, has_range
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.parallelism import Plan
-
 
 _OWNING = tuple(n for n, p in parameters(cost.own).items() if p.required and n not in ("devices", "price"))
 
@@ -226,7 +225,9 @@ def _declared(
 ) -> Swept:
     """A solver whose axes are the parameters that functions declare, but for those to ``leave``; the other words name exceptions."""
     known = {name: p for function in functions for name, p in parameters(function).items()}
-    kinds = {name: p.kind for name, p in known.items() if name not in leave.split() and p.kind in ("text", "whole", "number")}
+    kinds = {
+        name: p.kind for name, p in known.items() if name not in leave.split() and p.kind in ("text", "whole", "number")
+    }
     kinds |= dict.fromkeys(words.split(), "text") | dict.fromkeys(whole.split(), "whole")
     units_of = {n: known[n].unit for n, kind in kinds.items() if kind == "number"} | dict(numbers or {})
     needed = required.split() or [n for n in kinds if n in known and known[n].required]

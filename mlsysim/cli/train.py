@@ -12,7 +12,13 @@ from mlsysim.doors.training import train
 from mlsysim.errors import InputError
 from mlsysim.training import training_step
 
-_ASKED = ("inter_bandwidth", "host_bandwidth", "attn_len", "variation", "task")  # what the search of plans has no room for
+_ASKED = (
+    "inter_bandwidth",
+    "host_bandwidth",
+    "attn_len",
+    "variation",
+    "task",
+)  # what the search of plans has no room for
 
 
 def _where(args: argparse.Namespace) -> Machines:
@@ -32,7 +38,9 @@ def _train(args: argparse.Namespace) -> int:
         machines = replace(machines, count=args.devices)
     elif plan is not None and machines.count is None:
         machines = replace(machines, count=plan.devices)
-    asked = {n: getattr(args, n) for n in ("tokens", "global_batch", "seq", "precision", "efficiencies", "price", "pue")}
+    asked = {
+        n: getattr(args, n) for n in ("tokens", "global_batch", "seq", "precision", "efficiencies", "price", "pue")
+    }
     found = train(model, machines, plan=plan, **asked, **options)
     if args.json:
         told = found.to_dict()

@@ -125,5 +125,12 @@ def add(commands: Commands) -> None:
     p.add_argument("assignment", metavar="ASSIGNMENT", help=known["assignment"].help)
     p.add_argument("submissions", metavar="FOLDER", help=known["submissions"].help)
     file = {name: {"metavar": "FILE.csv"} for name in ("output", "roster")}
-    add_options(p, grade, leave=("assignment", "submissions"), **file, before={"metavar": "FILE.json"}, feedback={"metavar": "FOLDER"})
+    add_options(
+        p,
+        grade,
+        leave=("assignment", "submissions"),
+        **file,
+        before={"metavar": "FILE.json"},
+        feedback={"metavar": "FOLDER"},
+    )
     p.set_defaults(run=_grade)

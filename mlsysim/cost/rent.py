@@ -32,11 +32,15 @@ def rent_of(device: Device, price: "str | Price | None") -> Rent | None:
         check_argument("price", "price", rate, "USD/s", _POSITIVE)
         return Rent(rate, CALLER)
     if price is not None and not isinstance(price, (str, Price)):
-        raise InputError(f"price = {repr(price)[:40]} has no unit; write it as in '2.5 USD/h', or name a price of the catalogue")
+        raise InputError(
+            f"price = {repr(price)[:40]} has no unit; write it as in '2.5 USD/h', or name a price of the catalogue"
+        )
     if price is not None:
         named = catalog.price(price)
         if named.kind != "rental":
-            raise InputError(f"price = {named.name!r} is one of kind {named.kind!r}; name a rental price, or write it as in '2.5 USD/h'")
+            raise InputError(
+                f"price = {named.name!r} is one of kind {named.kind!r}; name a rental price, or write it as in '2.5 USD/h'"
+            )
         return Rent(named.value, f"{named.name}, {named.date}")
     try:
         known = catalog.prices_of(device, "rental")

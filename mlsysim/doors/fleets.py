@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mlsysim import catalog, inference, units
 from mlsysim.catalog import Machines, Model
+from mlsysim.declared import in_si
 from mlsysim.doors.words import counted
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.serving import ADAPTER, Config, Request
@@ -124,8 +125,9 @@ class Parts:
     summary_len: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "acceptance", tuple(self.acceptance))
-        object.__setattr__(self, "also_models", tuple(self.also_models))
+        lists = {"acceptance": tuple(self.acceptance), "also_models": tuple(self.also_models)}
+        for name, value in (in_si(Parts, vars(self)) | lists).items():
+            object.__setattr__(self, name, value)
         if self.traffic not in TRAFFIC:
             raise unknown_name("traffic", self.traffic, TRAFFIC)
         if self.transfer is not None and self.transfer not in TRANSFERS:

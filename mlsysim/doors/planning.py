@@ -7,6 +7,7 @@ from typing import Any
 from mlsysim import catalog, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node
 from mlsysim.catalog.shapes import asked_for
+from mlsysim.declared import in_si
 from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, networked, remedies_of, whole
 from mlsysim.doors.words import Assumed, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, said
@@ -113,7 +114,15 @@ def plan(
     for name in options:
         if name not in OPTIONS:
             raise unknown_name("option of plan", name, OPTIONS)
-    found = search(m, machines, global_batch=batch, seq=seq, precision=precision, efficiencies=efficiencies, **options)
+    found = search(
+        m,
+        machines,
+        global_batch=batch,
+        seq=seq,
+        precision=precision,
+        efficiencies=efficiencies,
+        **in_si(search, options),
+    )
     question = Question(
         model=m,
         machines=machines,

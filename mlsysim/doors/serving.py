@@ -853,7 +853,7 @@ def serve(
         efficiencies=efficiencies,
         rent=rent_of(machines.device, price),
         pue=count("serve", "pue", pue, domain=PUE),
-        inter_bandwidth=inter_bandwidth,
+        inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth),
         output_variation=0.0 if output_variation is None else output_variation,
         prompt_variation=1.0 if prompt_variation is None else prompt_variation,
         server=server,

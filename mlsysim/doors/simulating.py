@@ -617,7 +617,7 @@ def simulate(
         length_variation=length_variation,
         slo=slo,
         calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
-        inter_bandwidth=inter_bandwidth,
+        inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth),
         server=server,
         concurrency=concurrency,
         parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),

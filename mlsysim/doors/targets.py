@@ -40,11 +40,7 @@ class SLO:
                 value = units.parse(value, "s", f"SLO: {name}") if isinstance(value, str) else value
                 check_argument("SLO", name, value, "s", _POSITIVE)
                 object.__setattr__(self, name, float(value))
-        if (
-            isinstance(self.quantile, bool)
-            or not isinstance(self.quantile, (int, float))
-            or not 0 < self.quantile < 1
-        ):
+        if isinstance(self.quantile, bool) or not isinstance(self.quantile, (int, float)) or not 0 < self.quantile < 1:
             raise InputError(
                 f"SLO: quantile = {self.quantile!r} must lie above 0 and below 1; 0.99 is the 99th percentile"
             )

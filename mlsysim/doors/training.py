@@ -11,6 +11,7 @@ from mlsysim import catalog, training, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.catalog.shapes import asked_for
 from mlsysim.cost.rent import Rent, rent_of
+from mlsysim.declared import in_si
 from mlsysim.doors.bills import Bill
 from mlsysim.doors.serving import NARROWER
 from mlsysim.doors.words import PUE, Assumed, count, counted, typed, wrapped
@@ -487,7 +488,7 @@ def train(
         efficiencies=efficiencies,
         rent=rent_of(machines.device, price),
         pue=count("train", "pue", pue, domain=PUE),
-        options=options,
+        options=in_si(training.training_step, options),
     )
     return _answer(q, taken.lines)
 

@@ -685,6 +685,7 @@ def server_memory(
     model : Model or str
         A catalogue entry, its name, or the name of one of its published checkpoints ("...-FP8-dynamic").
     device : Device or str
+        A catalogue entry or its name.
     engine : str, one of ENGINES
         Server whose account of memory is taken.
     engine_version : str

@@ -7,9 +7,9 @@ from typing import Any
 
 from mlsysim import catalog, energy, equations, memory, units
 from mlsysim.catalog import Machines
+from mlsysim.cost.rent import rent_of
 from mlsysim.course.sizing import plans
 from mlsysim.course.sizing.fields import FieldError, Job, job
-from mlsysim.cost.rent import rent_of
 from mlsysim.doors.bills import Bill
 from mlsysim.doors.serving import Served, serve, splits
 from mlsysim.doors.targets import SLO

@@ -41,7 +41,9 @@ class Field(Listed):
     fold: bool = False  # whether a page shows it only when asked
 
 
-def _declared(name: str, of: Callable[..., Any], tasks: tuple[str, ...], example: str = "", fold: bool = True, **by_hand: Any) -> Field:
+def _declared(
+    name: str, of: Callable[..., Any], tasks: tuple[str, ...], example: str = "", fold: bool = True, **by_hand: Any
+) -> Field:
     """A field as the function that it is asked of declares it, but for what the form has ``by_hand``."""
     p = parameters(of)[name]
     plain = p.unit in ("1", "1/s", "token")
@@ -62,11 +64,17 @@ FIELDS: Mapping[str, Field] = {
         Field("config", "A config.json instead", "text", _ALL),
         Field("device", "Device or node", "name", _ALL, "H100"),
         Field("count", "How many (empty: as many as it takes)", "whole", _ALL),
-        *(_declared(n, serve, ("serve",), x, False) for n, x in (("rate", "10"), ("input_len", "1024"), ("output_len", "256"))),
+        *(
+            _declared(n, serve, ("serve",), x, False)
+            for n, x in (("rate", "10"), ("input_len", "1024"), ("output_len", "256"))
+        ),
         *(_declared(n, SLO, ("serve",), x, False) for n, x in (("ttft", "500 ms"), ("itl", "30 ms"), ("e2e", "10 s"))),
         _declared("quantile", SLO, ("serve",), "99 %", False),
         _declared("max_model_len", server_memory, ("fits",), "8192", False),
-        *(_declared(n, train, ("train",), x, False) for n, x in (("global_batch", "1024"), ("seq", "4096"), ("tokens", "1T"))),
+        *(
+            _declared(n, train, ("train",), x, False)
+            for n, x in (("global_batch", "1024"), ("seq", "4096"), ("tokens", "1T"))
+        ),
         *(_declared(n, Plan, _ALL) for n in ("tp", "pp", "ep")),
         *(_declared(n, Plan, ("train",)) for n in ("cp", "virtual_stages", "micro_batch")),
         *(_declared(n, server_memory, ("fits",)) for n in ("max_num_seqs", "max_num_batched_tokens")),
