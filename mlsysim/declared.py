@@ -50,9 +50,12 @@ class Parameter(NamedTuple):
         return line[:1].upper() + line[1:]
 
     @property
-    def examples(self) -> tuple[str, ...]:
-        """Values that the text quotes, as in ``"400 Gbit/s"``."""
-        return tuple(re.findall(r'"([^"]+)"', self.text))
+    def values(self) -> tuple[str, ...]:
+        """Some values that it may have, as text: its words, those that the text quotes, the default, the ends of its range."""
+        quoted = tuple(re.findall(r'"([^"]+)"', self.text))
+        ends = tuple(end for end in re.findall(r"[^\[\](), ]+", self.range) if end != "inf")
+        default = () if self.default in (None, "") or isinstance(self.default, (bool, tuple)) else (str(self.default),)
+        return (*self.choices, *quoted, *default, *ends)
 
 
 @cache

@@ -15,7 +15,8 @@ def _frontier(args: argparse.Namespace) -> int:
         check_writable(args.chart, "--chart")  # before the search
     model, machines = pick_model(args.model), pick_machines(args.device, args.device_file)
     try:
-        found = frontier(model, machines, **given(args, frontier, "model", "device"))
+        asked = {"precisions": args.precision, "modes": args.mode} | given(args, frontier, "model", "device")
+        found = frontier(model, machines, **asked)
     except ImportError as error:
         raise InputError("mlsysim frontier needs NumPy; run: pip install 'mlsysim-book[scale]'") from error
     if args.chart is not None:
@@ -44,8 +45,7 @@ def add(commands: Commands) -> None:
         "tokens_per_s_per_user and tokens_per_s_per_device, usd_per_million_tokens, "
         "joule_per_million_tokens, each with its _range, meets_targets), best (the one with most throughput within the targets, or null), price, notes.",
     )
-    add_options(p, frontier, leave=("precisions", "modes"))
-    add_options(p, frontier, "precisions", "modes", precisions={"flag": "--precision"}, modes={"flag": "--mode"})
+    add_options(p, frontier, precisions={"dest": "precision"}, modes={"dest": "mode"})
     p.add_argument("--chart", metavar="FILE.svg", help="also draw it")
     p.add_argument("--explain", action="store_true", help="also print the points of the front")
     p.set_defaults(run=_frontier)

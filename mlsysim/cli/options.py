@@ -101,7 +101,7 @@ def add_options(
     """An option for each parameter that a function declares: the ``wanted`` in their order, else all but those to ``leave``.
 
     ``unset``: what is not given is None, so that a command can tell; the help still names the function's default.
-    ``by_hand``: by name, another help, or words of ``add_argument``, before those of :data:`BY_HAND`.
+    ``by_hand``: by name, another help, or words of ``add_argument`` (and ``dest``, ``short``), before those of :data:`BY_HAND`.
     """
     known = parameters(function)
     command = parser.prog.removeprefix("mlsysim ") if hasattr(parser, "prog") else ""
@@ -114,12 +114,13 @@ def add_options(
             {"help": said} if isinstance(said, str) else said,
         ):
             ways |= more
-        short = ways.pop("short", ())
-        if ways.get("choices", 0) is None:
-            del ways["choices"]
-        if ways.get("action") in ("append", "store_true"):
-            ways = {n: v for n, v in ways.items() if n not in ("type", "choices")}
-        parser.add_argument(*short, ways.pop("flag", f"--{name.replace('_', '-')}"), dest=name, **ways)
+        short, dest = ways.pop("short", ()), ways.pop("dest", name)
+        if ways.get("choices", 0) is None or ways.get("action") == "append":
+            ways.pop("choices", None)
+        if ways.get("action") == "append":
+            del ways["type"]
+        made = parser.add_argument(*short, f"--{dest.replace('_', '-')}", dest=dest, **ways)
+        made.declared = known[name]  # for the reference, the fuzzer and the tests
 
 
 def given(args: argparse.Namespace, function: Callable[..., Any], *leave: str) -> dict[str, Any]:
