@@ -106,7 +106,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "calibrate",
         parents=[device_options()],
-        help="fit what a measured trace of a server adds to its simulation (Tier 1)",
         epilog="Several files are several runs of one server. JSON: file, subject (model, device, tp, engine, "
         "engine_version), requests, input_len and output_len (ranges), metrics (ttft_s, e2e_s), each with "
         "per_output, per_prompt (s/token), constant (s), tier0_error, training_error, validation_error (mean absolute "
@@ -129,7 +128,6 @@ def add(commands: Commands) -> None:
     b = commands.add_parser(
         "bench-device",
         parents=[json_option()],
-        help="measure bandwidth by pattern, products and attention on the device at hand (Tier 2)",
         epilog="Uses NumPy on the processor, and PyTorch on a GPU where both are there. Stop other work first; the file says "
         "how much processor time others took.",
     )

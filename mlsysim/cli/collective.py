@@ -189,7 +189,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "collective",
         parents=[json_option()],
-        help="time of an all-reduce, a reduce-scatter, an all-gather or an all-to-all",
         description="Time of a collective: among equal ranks that reach each other at the same bandwidth, by an equation "
         "(--ranks); on a topology of one or more dimensions, by simulating the messages (--topology); or on nodes of the "
         "catalogue, by the protocol that the library there takes (--node).",

@@ -84,7 +84,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "cost",
         parents=[json_option()],
-        help="cost of owning or renting devices, of a token, and which is cheaper",
         description="Owning needs every part's price, or a rule of the catalogue that has it; renting needs --rental-rate.",
         epilog="JSON, in USD and SI units: owned (rates_usd_per_s sum to rate_usd_per_s; cost_usd), rented (cost_usd), "
         "comparison (break_even_utilisation, break_even_time_s; null: never), cost_per_token_usd.",
@@ -102,6 +101,6 @@ def add(commands: Commands) -> None:
     p.add_argument("--token-rate", type=quantity("token/s"), help="tokens of all devices together while in use")
     p.set_defaults(run=_cost)
 
-    p = commands.add_parser("prices", parents=[json_option()], help="list the dated prices of the catalogue")
+    p = commands.add_parser("prices", parents=[json_option()])
     p.add_argument("--kind", choices=PRICE_KINDS, help="purchase, rental, electricity or rule")
     p.set_defaults(run=_prices)

@@ -34,7 +34,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "energy",
         parents=[device_options()],
-        help="energy, carbon and water of devices that run for some time",
         description="Energy of a job from the parts you name; what you leave out is not counted, and the answer says so.",
         epilog="JSON: energy_j = the sum of parts_j, it_power_w, it_energy_j, carbon_location_kg, carbon_market_kg, "
         "carbon_embodied_kg (kg of CO2 equivalent), water_site_l, water_source_l (litres), energy_per_token_j; null where "
@@ -43,7 +42,7 @@ def add(commands: Commands) -> None:
     add_options(p, energy.run, leave=("contract_intensity", "embodied", "busy_share"), device={"required": False})
     p.set_defaults(run=_energy)
 
-    p = commands.add_parser("grids", parents=[json_option()], help="list the carbon intensities of the catalogue")
+    p = commands.add_parser("grids", parents=[json_option()])
     p.add_argument(
         "--kind",
         choices=GRID_KINDS,

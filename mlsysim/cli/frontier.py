@@ -38,7 +38,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "frontier",
         parents=[device_options()],
-        help="throughput per device against tokens per second of a user, over every way to serve a model",
         epilog="Every layout, format and number of requests in flight is a closed loop, with prompts and answers together or in pools "
         "apart. Exit status 3: the model does not fit, or no point meets the targets. JSON: model, device, input_len, output_len, "
         "targets_s, fits, tried, front (mode, precision, speculation, prefill, decode, devices, concurrency, tpot_s, ttft_s, "

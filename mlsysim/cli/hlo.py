@@ -65,7 +65,7 @@ def _estimate(args: argparse.Namespace) -> None:
 
 def add(commands: Commands) -> None:
     """Register the commands of this module."""
-    group = commands.add_parser("hlo", help="work and time of a StableHLO program on a device")
+    group = commands.add_parser("hlo")
     verbs = group.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
     p = verbs.add_parser(
         "estimate",

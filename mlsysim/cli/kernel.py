@@ -71,7 +71,7 @@ def _shared(p: Parser) -> None:
 
 def add(commands: Commands) -> None:
     """Register the commands of this module."""
-    group = commands.add_parser("kernel", help="time of one matrix product or one attention call on a device")
+    group = commands.add_parser("kernel")
     kinds = group.add_subparsers(dest="what", required=True, metavar="WHAT", parser_class=Parser)
     p = kinds.add_parser(
         "product",

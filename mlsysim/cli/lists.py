@@ -77,14 +77,14 @@ def _params(args: argparse.Namespace) -> None:
 
 def add(commands: Commands) -> None:
     """Register the commands of this module."""
-    p = commands.add_parser("devices", parents=[device_options()], help="list the device catalogue")
+    p = commands.add_parser("devices", parents=[device_options()])
     p.set_defaults(run=_devices)
 
-    p = commands.add_parser("models", help="list the models catalogue, with exact parameter counts")
+    p = commands.add_parser("models")
     p.add_argument("--json", action="store_true", help="print every field of every shape, counts and sources as JSON")
     p.set_defaults(run=_models)
 
-    p = commands.add_parser("params", help="exact parameters of a model, by part")
+    p = commands.add_parser("params")
     p.add_argument("--model", required=True, help="name or alias, as in Llama-3.1-8B, or the path of a config.json")
     p.add_argument(
         "--json",

@@ -66,7 +66,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "memory",
         parents=[device_options()],
-        help="memory that training needs on the fullest device, by part, or that a server holds (--serve); whether it fits",
         epilog="With --serve, JSON: weights_bytes, activation_bytes, non_torch_bytes (driver, collectives), graphs_bytes (on top of the share), "
         "kv_pool_bytes, all of a device of the first pipeline stage; kv_tokens and kv_blocks of the stage with the fewest; stages, "
         "requested_bytes, fits, reason, release_since, and the options. Exit status 3: it does not fit. Training, JSON: total_bytes = weights_bytes + gradients_bytes + optimizer_bytes + gathered_bytes + "

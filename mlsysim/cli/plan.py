@@ -123,7 +123,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "plan",
         parents=[json_option(), scale_options()],
-        help="search every parallel plan of a model on a cluster",
         epilog="Exit status 3: nothing fits. JSON: model, node (null where devices were asked for), devices, global_batch, seq, efficiencies (which were used), rates (the same in a sentence), tried and fitting (plans), capacity_bytes, best (a "
         "list of plans, the fastest first: tp, pp, cp, dp, ep, virtual_stages, micro_batch, hsdp_group, sharding, recompute, "
         "time_s, mfu, memory_bytes, terms_s), limits (only, most: as given), why_first (text), interval_s (range of the first plan; "

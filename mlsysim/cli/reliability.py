@@ -54,7 +54,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "reliability",
         parents=[json_option()],
-        help="goodput of a training job that fails, saves, restarts and waits for nodes",
         epilog="JSON: mtbf_s, write_time_s, stall_s, lag_s, interval_s, lost_work_per_failure_s, goodput (of the job), "
         "goodput_first_order (null where that form says nothing), availability, fleet_goodput (of all node-hours), parts "
         "(they sum to 1), inputs, expected_failures.",

@@ -20,8 +20,6 @@ def _roofline(args: argparse.Namespace) -> None:
 
 def add(commands: Commands) -> None:
     """Register the command of this module."""
-    p = commands.add_parser(
-        "roofline", parents=[device_options()], help="time of a kernel on a device, and what bounds it"
-    )
+    p = commands.add_parser("roofline", parents=[device_options()])
     add_options(p, KERNEL_TIME)
     p.set_defaults(run=_roofline)

@@ -28,7 +28,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "serve",
         parents=[device_options()],
-        help="how many devices serve a model at a rate within targets, and at what cost; or one static batch",
         epilog="Without --tp and --pp the layout is chosen: the fewest devices, then the smallest replica. Without --rate and without "
         "targets: one static batch on the fewest devices that hold it. With targets alone: the largest rate. Exit status 3: the "
         "model does not fit, or no number of devices meets the targets. "

@@ -147,7 +147,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "simulate",
         parents=[device_options(), scale_options()],
-        help="a trace of requests on a server that batches, chunks prompts and pages its cache: latencies",
         epilog="The trace has the columns arrival_s, input_len, output_len and, if you like, cached_len (leading "
         "tokens of the prompt that are cached); with an option of a fleet also conversation, pause_s, shared, shared_len, model, history_len and summary_len, and "
         "then rows of a conversation are its turns; prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. Exit status 3: the model leaves no room for cache. JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "

@@ -305,7 +305,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "sweep",
         parents=[scale_options()],
-        help="a solver over every combination of lists and ranges, as CSV or JSON",
         epilog="VALUES: one value or several, as in tp=1,2,4 and device=H100,H200; FROM:TO:COUNT for evenly spaced numbers, "
         "FROM:TO:COUNT:log for evenly spaced ratios; units as everywhere, as in inter_bandwidth='100 Gbit/s':'800 Gbit/s':8. "
         "Solvers and what they take (answers that nothing was given for have no column; a price may be a name of 'mlsysim "

@@ -63,7 +63,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "train",
         parents=[device_options()],
-        help="time of a training step with the best plan or a given one, of a whole run, and what it costs",
         epilog="Without an option of a plan every plan is compared (needs NumPy) and the best one taken. Exit status 3: nothing fits. JSON: model, device, time_s = the sum of terms_s (by term), binding (the largest term), mfu and hfu "
         "(fractions; mfu_convention), devices, tokens_per_step, tokens_per_s, model_flops, hardware_flops, "
         "peak_flops_per_s, efficiencies (which were used), rates (the same in a sentence), interval_s (two ends; null unless calibrated), elasticities (per cent of the step "

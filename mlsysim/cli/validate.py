@@ -1,34 +1,15 @@
-"""``mlsysim validate`` and ``grade``: the library against measurements, students against the library."""
+"""``mlsysim validate``: the library against measurements."""
 
 import argparse
 import statistics
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlsysim import units
 from mlsysim.cli.arguments import Commands, print_json
-from mlsysim.cli.options import add_options, given
-from mlsysim.course.grading import grade
-from mlsysim.declared import parameters
 
 if TYPE_CHECKING:
     from mlsysim.evidence.scoring import Report
-
-
-def _grade(args: argparse.Namespace) -> None:
-    from mlsysim.course import grading
-
-    rows, alike = grading.grade(Path(args.assignment).resolve().name, **given(args, grading.grade, "assignment"))
-    counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(r.status for r in rows).items()))
-    print(f"{args.output}: {len(rows)} graded ({counts})")
-    sheet = Path(args.output).with_suffix(".reasons.csv")
-    if sheet.exists():
-        print(f"reasons to read, with their rubrics: {sheet}")
-    if args.import_to and (open := [r.student for r in rows if r.status not in (*grading.IMPORTED, "replaced")]):
-        print(f"not in the import file, decide by hand: {', '.join(open)}")
-    if alike:
-        print(f"look at {len(alike)} pairs that are alike: {Path(args.output).with_suffix('.mistakes.csv')}")
 
 
 def _ranges(report: "Report") -> list[str]:
@@ -93,7 +74,7 @@ def _validate(args: argparse.Namespace) -> None:
 
 def add(commands: Commands) -> None:
     """Register the commands of this module."""
-    p = commands.add_parser("validate", help="predict published measurements and score the predictions")
+    p = commands.add_parser("validate")
     p.add_argument(
         "--cases",
         action="append",
@@ -119,18 +100,3 @@ def add(commands: Commands) -> None:
     )
     p.add_argument("--json", action="store_true", help="print every row and the summary as JSON")
     p.set_defaults(run=_validate)
-
-    p = commands.add_parser("grade", help="grade a folder of submitted notebooks, each in a sandbox, into one CSV file")
-    known = parameters(grade)
-    p.add_argument("assignment", metavar="ASSIGNMENT", help=known["assignment"].help)
-    p.add_argument("submissions", metavar="FOLDER", help=known["submissions"].help)
-    file = {name: {"metavar": "FILE.csv"} for name in ("output", "roster")}
-    add_options(
-        p,
-        grade,
-        leave=("assignment", "submissions"),
-        **file,
-        before={"metavar": "FILE.json"},
-        feedback={"metavar": "FOLDER"},
-    )
-    p.set_defaults(run=_grade)
