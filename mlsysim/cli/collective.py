@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mlsysim import communication, network, units
 from mlsysim.cli.arguments import Commands, Parser, json_option, print_json, quantity, says_unit
@@ -13,13 +13,7 @@ from mlsysim.network import astrasim
 
 COMPATIBLE = ("astrasim",)
 TOPOLOGY_OPTIONS = (
-    "splits",
-    "active_chunks",
-    "endpoint_delay",
-    "memory_bandwidth",
-    "optimization",
-    "congestion",
-    "compat",
+    *("splits", "active_chunks", "endpoint_delay", "memory_bandwidth", "optimization", "congestion", "compat"),
 )
 
 
@@ -112,23 +106,12 @@ def _on_topology(args: argparse.Namespace) -> network.NetworkTime:
         )
     if args.compat not in (None, *COMPATIBLE):
         raise InputError(f"collective: --compat {args.compat[:20]!r} is not known; it can be {', '.join(COMPATIBLE)}")
-    counts = {"splits": args.splits, "active_chunks": args.active_chunks}
-    choices = {"optimization": args.optimization, "congestion": args.congestion}
-    options = {name: value for name, value in (counts | choices).items() if value is not None}
-    delay, memory = args.endpoint_delay, args.memory_bandwidth
-    if args.compat:
-        if delay is not None:
-            options["endpoint_delay_ns"] = delay.number
-        if memory is not None:
-            options["local_mem_bandwidth_GBps"] = memory.number
-        rates, waits = [b.number for b in args.bandwidth], [t.number for t in args.latency]
-        return astrasim.collective_time(args.op, args.bytes, topology, args.algorithm, rates, waits, **options)
-    if delay is not None:
-        options["endpoint_delay"] = delay.si
-    if memory is not None:
-        options["memory_bandwidth"] = memory.si
-    rates, waits = [b.si for b in args.bandwidth], [t.si for t in args.latency]
-    return network.collective_time(args.op, args.bytes, topology, args.algorithm, rates, waits, **options)
+    if not args.compat:
+        return network.collective_time(args.op, args.bytes, topology, args.algorithm, **links(args), **schedule(args))
+    named = {"endpoint_delay": "endpoint_delay_ns", "memory_bandwidth": "local_mem_bandwidth_GBps"}
+    options = {named.get(name, name): value for name, value in schedule(args, "number").items()}
+    rates, waits = links(args, "number").values()
+    return astrasim.collective_time(args.op, args.bytes, topology, args.algorithm, rates, waits, **options)
 
 
 def _on_node(args: argparse.Namespace) -> communication.LibraryTime:
@@ -139,10 +122,8 @@ def _on_node(args: argparse.Namespace) -> communication.LibraryTime:
             )
     if args.overhead or args.latency != _NO_LATENCY:
         raise InputError("collective: --latency and --overhead do not go with --node; choose --efficiencies instead")
-    if args.ranks is None:
-        raise InputError("collective: give --ranks, as in --ranks 16")
-    if args.ranks != int(args.ranks):
-        raise InputError(f"collective: --ranks {args.ranks:g} must be a whole number")
+    if args.ranks is None or args.ranks != int(args.ranks):
+        raise InputError("collective: --node needs --ranks, which must be a whole number, as in --ranks 16")
     algorithm = args.algorithm or ("auto",)
     if len(algorithm) != 1:
         raise InputError(f"collective: --algorithm names {len(algorithm)}; with --node there is one")
@@ -162,6 +143,17 @@ def _collective(args: argparse.Namespace) -> None:
         print_json(result.to_dict())
     else:
         print(result.explain())
+
+
+def links(args: argparse.Namespace, unit: str = "si") -> dict[str, list[float]]:
+    """Bandwidths and latencies of the dimensions, in SI units or as they were given."""
+    return {name: [getattr(one, unit) for one in getattr(args, name) or ()] for name in ("bandwidth", "latency")}
+
+
+def schedule(args: argparse.Namespace, unit: str = "si") -> dict[str, Any]:
+    """What was given of the options of a schedule, but for ``--compat``."""
+    found = {name: getattr(args, name) for name in TOPOLOGY_OPTIONS[:-1] if getattr(args, name) is not None}
+    return {name: getattr(value, unit) if isinstance(value, Given) else value for name, value in found.items()}
 
 
 def topology_options(p: Parser) -> None:

@@ -7,7 +7,7 @@ from mlsysim import network
 from mlsysim.catalog import Device
 from mlsysim.cli import chakra, export
 from mlsysim.cli.arguments import Commands, Parser, device_options, pick_device, print_json
-from mlsysim.cli.collective import TOPOLOGY_OPTIONS, listed, topology_options
+from mlsysim.cli.collective import TOPOLOGY_OPTIONS, links, listed, schedule, topology_options
 from mlsysim.cli.estimators import custom_calls, pick_estimator, program_options
 from mlsysim.cli.options import several
 from mlsysim.errors import InputError
@@ -29,16 +29,10 @@ def _network(args: argparse.Namespace, device: Device) -> Any:
         if rates is None and not waits[0].si:
             return None
         return hlo.Links(rates[0].si if rates else device.scale_up_bandwidth, waits[0].si)
-    given = {name: getattr(args, name) for name in ("splits", "active_chunks", "optimization", "congestion", "compat")}
-    options = {name: value for name, value in given.items() if value is not None}
-    if args.compat:  # its default, and its GB/s of a link
-        options.setdefault("congestion", "unaware")
-        options["endpoint_delay"] = ENDPOINT_DELAY_NS / 1e9
-    if args.endpoint_delay is not None:
-        options["endpoint_delay"] = args.endpoint_delay.si
-    if args.memory_bandwidth is not None:
-        options["memory_bandwidth"] = args.memory_bandwidth.si
-    options |= {"latency": [t.si for t in waits], "algorithm": args.algorithm}
+    options = schedule(args)
+    if args.compat:  # its defaults, and its GB/s of a link
+        options = {"compat": args.compat, "congestion": "unaware", "endpoint_delay": ENDPOINT_DELAY_NS / 1e9} | options
+    options |= {"latency": links(args)["latency"], "algorithm": args.algorithm}
     if rates is None:
         from mlsysim.hlo.fabric import on_device
 

@@ -258,7 +258,7 @@ def test_the_help_lists_every_command_and_imports_none() -> None:
     code = "import sys; from mlsysim import cli\ntry: cli.main(['--help'])\nexcept SystemExit: print(sum('mlsysim.cli.' in m for m in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout.splitlines()[-1]) <= 2
-    assert all(f"\n    {name} " in done.stdout for name in cli.COMMANDS)
+    assert all(f"\n    {name}" in done.stdout for name in cli.COMMANDS)
 
 
 def test_one_command_leaves_the_others_unread() -> None:
