@@ -3,6 +3,7 @@
 import argparse
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from mlsysim.cli.arguments import Commands
 from mlsysim.cli.options import add_options, given
@@ -30,7 +31,7 @@ def add(commands: Commands) -> None:
     known = parameters(grade)
     p.add_argument("assignment", metavar="ASSIGNMENT", help=known["assignment"].help)
     p.add_argument("submissions", metavar="FOLDER", help=known["submissions"].help)
-    file = {name: {"metavar": "FILE.csv"} for name in ("output", "roster")}
+    file: Any = {name: {"metavar": "FILE.csv"} for name in ("output", "roster")}
     add_options(
         p,
         grade,

@@ -92,7 +92,7 @@ def _plan(args: argparse.Namespace) -> int:
 
 def _told(found: Any, cluster: Machines, limits: dict[str, Any], rows: int) -> dict[str, Any]:
     """The answer in JSON."""
-    best = found.best(rows) if found.fits else ()
+    best: Any = found.best(rows) if found.fits else ()
     known = found.interval() if found.fits else None
     return {
         "model": found.model.name,
@@ -134,10 +134,15 @@ def add(commands: Commands) -> None:
     p.add_argument("--device", help='devices with their number, as in "64 H100"; or give --node')
     p.add_argument("--node", help="a node of the catalogue with its network, as in DGX-H100")
     p.add_argument("--nodes", type=count, metavar="N", default=1, help="how many of them (default: 1)")
-    tried = {"type": several(count, "whole numbers of at least 1, as 1,2,4"), "nargs": "+", "metavar": "N,N"}
+    tried: dict[str, Any] = {
+        "type": several(count, "whole numbers of at least 1, as 1,2,4"),
+        "nargs": "+",
+        "metavar": "N,N",
+    }
     for name in _DEGREES:
         text = f"{parameters(Plan)[name].help} to try (default: all that divide)"
-        add_options(p, Plan, name, unset=True, **{name: tried | {"help": text}})
+        more: Any = {name: tried | {"help": text}}
+        add_options(p, Plan, name, unset=True, **more)
         p.add_argument(f"--max-{name.replace('_', '-')}", type=count, metavar="N", help=f"largest {name} to try")
     usual = {
         "micro_batch": "1,2,4,8",
@@ -151,7 +156,8 @@ def add(commands: Commands) -> None:
         if known.choices:
             what = f"{known.help}; to try, of {', '.join(known.choices)} (default: {default})"
             ways |= {"help": what, "type": several_of(known.choices), "choices": None, "metavar": "NAME,NAME"}
-        add_options(p, Plan, name, unset=True, **{name: (tried | ways if name == "micro_batch" else ways)})
+        more = {name: (tried | ways if name == "micro_batch" else ways)}
+        add_options(p, Plan, name, unset=True, **more)
     add_options(p, Plan, "cp_comm_type", *WORDS, unset=True)
     add_options(p, training_step, "host_bandwidth")
     add_options(p, training_memory, "capacity")

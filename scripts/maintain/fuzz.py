@@ -202,7 +202,7 @@ def _value(rng: random.Random, action: Action) -> str:
     if action.dest in POOL and rng.random() < 0.93:
         return rng.choice(POOL[action.dest])
     if declared is not None and declared.values and rng.random() < 0.5:
-        return rng.choice(declared.values)
+        return str(rng.choice(declared.values))
     if action.type is int or (declared is not None and declared.kind == "whole"):
         return str(rng.choice((1, 2, 4, 8, 16, 0, -1, 3, 2**31)))
     return rng.choice(QUANTITIES)
