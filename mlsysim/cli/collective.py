@@ -145,7 +145,7 @@ def _collective(args: argparse.Namespace) -> None:
         print(result.explain())
 
 
-def links(args: argparse.Namespace, unit: str = "si") -> dict[str, list[float]]:
+def links(args: argparse.Namespace, unit: str = "si") -> dict[str, Any]:
     """Bandwidths and latencies of the dimensions, in SI units or as they were given."""
     return {name: [getattr(one, unit) for one in getattr(args, name) or ()] for name in ("bandwidth", "latency")}
 
@@ -174,6 +174,13 @@ def topology_options(p: Parser) -> None:
         congestion="whether links are shared: aware or unaware (default: aware; unaware with --compat astrasim)",
     )
     p.add_argument("--compat", help="astrasim: its units (1 GB/s of a link is 2^30 byte/s) and its rounding")
+
+
+def _equal_options(p: Parser) -> None:
+    """Options of an equation among equal ranks alone."""
+    node_latency = {"type": given("ns"), "help": "latency of one step inside a node, in ns as --latency (default: 0)"}
+    add_options(p, communication.collective, "ranks_per_node", "node_latency", unset=True, node_latency=node_latency)
+    add_options(p, communication.collective, "overhead")
 
 
 def add(commands: Commands) -> None:
@@ -227,9 +234,7 @@ def add(commands: Commands) -> None:
         type=listed("ns"),
         help='per step (of a link, with --topology): "5 us"; a bare 500 is 500 ns; per dimension with commas (default: 0)',
     )
-    node_latency = {"type": given("ns"), "help": "latency of one step inside a node, in ns as --latency (default: 0)"}
-    add_options(p, communication.collective, "ranks_per_node", "node_latency", unset=True, node_latency=node_latency)
-    add_options(p, communication.collective, "overhead")
+    _equal_options(p)
     p.add_argument(
         "--topology",
         help=f"kind:ranks with kind one of {', '.join(network.KINDS)}; dimensions joined by x, as ring:4xswitch:2; "

@@ -417,6 +417,31 @@ def frontier(
     targets = _targets(**in_si(frontier, {"ttft": ttft, "itl": itl}))
     _check("most", most, 4096)
     _check("drafted", drafted, 16)
+    _check_names(m, d, modes, precisions, experts, head)
+    if acceptance is not None and not (isinstance(acceptance, (int, float)) and 0 <= acceptance <= 1):
+        raise InputError(f"frontier: acceptance = {repr(acceptance)[:40]} must lie between 0 and 1")
+    if not (math.isfinite(pue) and pue >= 1):
+        raise InputError(f"frontier: pue = {pue!r} must be a number of at least 1")
+    rent, said = _rent(d, price)
+    speculation = [(0.0, 1.0)]
+    if acceptance is not None:
+        speculation.append((float(drafted), float(inference.speculative_tokens(acceptance, drafted))))
+    columns: list[tuple[str, str, bool, Sequence[Any], list[_Choice], serving.Loop]] = []
+    for name, style in _formats(m, d, precisions):
+        style = _as_asked(style, experts, head, m.is_moe)
+        found = _replicas(m, machines, style, min(most, _MOST_DEVICES), input_len + output_len / 2.0)
+        for mode in modes if found else ():
+            choices = _choices(found, mode)
+            for k, tokens in speculation:
+                loop = _loops(m, found, choices, mode, input_len, output_len, k, tokens)
+                columns.append((name, mode, k > 0, found, choices, loop))
+    return _front(m, d, input_len, output_len, targets, columns, rent, said, pue, acceptance)
+
+
+def _check_names(
+    m: Model, d: Device, modes: Sequence[str], precisions: Sequence[str] | None, experts: str | None, head: str | None
+) -> None:
+    """Refuse words that are none, and formats that the model or the device has not."""
     for mode in modes:
         if mode not in MODES:
             raise unknown_name("mode of frontier", str(mode), MODES)
@@ -436,15 +461,6 @@ def frontier(
             f"frontier: the catalogue lists no peak of {d.name} in 16, 8 or 4 bits, and a front needs one; define the device with its "
             "peaks (catalog.define), or take one that has them"
         )
-    if acceptance is not None and not (isinstance(acceptance, (int, float)) and 0 <= acceptance <= 1):
-        raise InputError(f"frontier: acceptance = {repr(acceptance)[:40]} must lie between 0 and 1")
-    if not (math.isfinite(pue) and pue >= 1):
-        raise InputError(f"frontier: pue = {pue!r} must be a number of at least 1")
-    rent, said = _rent(d, price)
-    speculation = [(0.0, 1.0)]
-    if acceptance is not None:
-        speculation.append((float(drafted), float(inference.speculative_tokens(acceptance, drafted))))
-    columns: list[tuple[str, str, bool, Sequence[Any], list[_Choice], serving.Loop]] = []
     if experts is not None and not m.is_moe:
         raise InputError(
             f"frontier: experts = {experts!r} is a format of routed experts, and {m.name} has none; leave it out"
@@ -452,15 +468,6 @@ def frontier(
     for option, stored in (("experts", experts), ("head", head)):
         if stored is not None and stored not in inference.FORMATS:
             raise unknown_name(f"number format of {option}", str(stored), inference.FORMATS)
-    for name, style in _formats(m, d, precisions):
-        style = _as_asked(style, experts, head, m.is_moe)
-        found = _replicas(m, machines, style, min(most, _MOST_DEVICES), input_len + output_len / 2.0)
-        for mode in modes if found else ():
-            choices = _choices(found, mode)
-            for k, tokens in speculation:
-                loop = _loops(m, found, choices, mode, input_len, output_len, k, tokens)
-                columns.append((name, mode, k > 0, found, choices, loop))
-    return _front(m, d, input_len, output_len, targets, columns, rent, said, pue, acceptance)
 
 
 def _targets(**given: Any) -> dict[str, float]:

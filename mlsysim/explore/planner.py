@@ -498,6 +498,16 @@ def plan_of(row: dict[str, Any], sequence_parallel: bool = True, base: Plan | No
     return replace(shared, **words, sequence_parallel=sequence_parallel)
 
 
+def _tried(**asked: tuple[Any, Sequence[str]]) -> dict[str, Any]:
+    """The words to try by name, of those that are known."""
+    found: dict[str, Any] = {name: list(_several(choices)) for name, (choices, _) in asked.items()}
+    for name, (_, known) in asked.items():
+        for choice in found[name]:
+            if choice not in known:
+                raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
+    return found
+
+
 def plan(
     model: Model | str,
     cluster: Cluster | Machines | str,
@@ -585,16 +595,7 @@ def plan(
     m, machines = catalog.model(model), catalog.where(cluster)
     if capacity is not None:
         check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
-    shardings, recomputes = _several(sharding), _several(recompute)
-    schedules = _several(schedule)
-    for name, choices, known in (
-        ("sharding", shardings, SHARDINGS),
-        ("recompute", recomputes, RECOMPUTES),
-        ("schedule", schedules, SCHEDULES),
-    ):
-        for choice in choices:
-            if choice not in known:
-                raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
+    tried = _tried(sharding=(sharding, SHARDINGS), recompute=(recompute, RECOMPUTES), schedule=(schedule, SCHEDULES))
     degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batch, only, most)
     reached = efficiencies_of(machines.device, precision, efficiencies)
     steps = _Steps(
@@ -610,12 +611,7 @@ def plan(
         Plan() if base is None else base,
         host_bandwidth,
     )
-    axes = {
-        "sharding": list(shardings),
-        "recompute": list(recomputes),
-        "schedule": list(schedules),
-        "row": np.arange(len(degrees)),
-    }
+    axes = tried | {"row": np.arange(len(degrees))}
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})
