@@ -182,6 +182,11 @@ def _not_finite(value: Any, path: str) -> Iterator[tuple[str, float]]:
         yield from _not_finite(inner, f"{path}.{key}" if path else str(key))
 
 
+def shown_share(value: float | None, signed: bool = False) -> str:
+    """A share in per cent, or a dash where there is none."""
+    return "-" if value is None else units.percent(value, signed=signed)
+
+
 def print_json(value: Any) -> None:
     print(to_json(value))
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from mlsysim import catalog, units
+from mlsysim import units
 from mlsysim.catalog import Machines
 from mlsysim.cli.arguments import NO_ANSWER, Commands, count, json_option, pick_model, print_json, scale_options
 from mlsysim.cli.options import add_options, several, several_of
-from mlsysim.cli.plans import WORDS, plan_words
+from mlsysim.cli.plans import WORDS, pick_place, place_options, plan_words
 from mlsysim.declared import parameters
 from mlsysim.doors.training import train
 from mlsysim.errors import InputError
@@ -44,20 +44,12 @@ def _base(args: argparse.Namespace) -> Plan:
     return Plan(cp_comm_type=args.cp_comm_type or Plan.cp_comm_type, **words)
 
 
-def _where(args: argparse.Namespace) -> Machines:
-    if (args.node is None) == (args.device is None):
-        raise InputError(
-            'give either --node, as in DGX-H100 (with --nodes), or --device with a number, as in "64 H100"'
-        )
-    return catalog.where(args.device) if args.node is None else catalog.where(catalog.cluster(args.node, args.nodes))
-
-
 def _plan(args: argparse.Namespace) -> int:
     try:
         from mlsysim.doors.planning import plan as search
     except ImportError as error:
         raise InputError("mlsysim plan needs NumPy; run: pip install 'mlsysim-book[scale]'") from error
-    cluster = _where(args)
+    cluster = pick_place(args)
     only = {name: _flat(getattr(args, name)) for name in _DEGREES if getattr(args, name) is not None}
     most = {name: getattr(args, f"max_{name}") for name in _DEGREES if getattr(args, f"max_{name}") is not None}
     asked = {name: getattr(args, name) for name in ("global_batch", "seq", "precision", "efficiencies")}
@@ -131,9 +123,7 @@ def add(commands: Commands) -> None:
         "losers (plans by reason: memory, or the term that costs most beside the best plan).",
     )
     add_options(p, train, "model", "global_batch", "seq", "precision", "efficiencies")
-    p.add_argument("--device", help='devices with their number, as in "64 H100"; or give --node')
-    p.add_argument("--node", help="a node of the catalogue with its network, as in DGX-H100")
-    p.add_argument("--nodes", type=count, metavar="N", default=1, help="how many of them (default: 1)")
+    place_options(p, 'devices with their number, as in "64 H100"')
     tried: dict[str, Any] = {
         "type": several(count, "whole numbers of at least 1, as 1,2,4"),
         "nargs": "+",

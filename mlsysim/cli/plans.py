@@ -3,10 +3,12 @@
 import argparse
 from typing import Any
 
-from mlsysim.catalog import Model
-from mlsysim.cli.arguments import Parser
+from mlsysim import catalog
+from mlsysim.catalog import Machines, Model
+from mlsysim.cli.arguments import Parser, count, pick_machines
 from mlsysim.cli.options import add_options, given
 from mlsysim.declared import parameters
+from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 
 _DEGREES = ("tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "hsdp_group")
@@ -15,6 +17,22 @@ WORDS = (
     *("recompute_layers", "recompute_modules", "cp_balance", "node_limit", "dispatch", "dispatcher"),
     *("overlap_experts", "optimizer", "offload", "mtp"),
 )
+
+
+def place_options(p: Parser, device: str) -> None:
+    """Devices of one kind, or nodes of the catalogue."""
+    p.add_argument("--device", help=f"{device}; or give --node")
+    p.add_argument("--node", help="a node of the catalogue with its network, as in DGX-H100")
+    p.add_argument("--nodes", type=count, metavar="N", default=1, help="how many of them (default: 1)")
+
+
+def pick_place(args: argparse.Namespace) -> Machines:
+    """What a job runs on, of the options above."""
+    if (args.node is None) == (args.device is None):
+        raise InputError('give either --device, as in "64 H100", or --node, as in DGX-H100 (with --nodes)')
+    if args.node is not None:
+        return catalog.where(catalog.cluster(args.node, args.nodes))
+    return pick_machines(args.device, getattr(args, "device_file", None))
 
 
 def plan_options(p: Parser) -> None:

@@ -54,40 +54,17 @@ def _kernel(device: str, **given: Any) -> Mapping[str, Any]:
 
 
 def _train(
-    model: str,
-    node: str,
-    global_batch: int,
-    seq: Any,
-    nodes: int = 1,
-    efficiencies: str = DEFAULT,
-    precision: str = "bf16",
-    task: str = "pretrain",
-    intra_bandwidth: Any = None,
-    inter_bandwidth: Any = None,
-    attn_len: Any = None,
-    variation: Any = None,
-    **split: Any,
+    model: str, node: str, global_batch: int, nodes: int = 1, efficiencies: str = DEFAULT, **given: Any
 ) -> Mapping[str, Any]:
     m, cluster = pick_model(model), catalog.cluster(node, nodes)
+    split = {name: given.pop(name) for name in parameters(Plan) if name in given}
     Plan(**{axis: split[axis] for axis in ("tp", "pp", "cp") if axis in split})  # whole numbers of at least 1
     group = split.get("tp", 1) * split.get("pp", 1) * split.get("cp", 1)
     if cluster.devices % group:
         raise InputError(f"plan: tp x pp x cp = {group} must divide the {cluster.devices} devices of {nodes} x {node}")
     plan = Plan(dp=cluster.devices // group, **split).check(m, cluster.devices, global_batch)
-    result = training.training_step(
-        m,
-        plan,
-        cluster,
-        global_batch=global_batch,
-        seq=seq,
-        intra_bandwidth=intra_bandwidth,
-        inter_bandwidth=inter_bandwidth,
-        precision=precision,
-        efficiencies=checked("sweep", efficiencies),
-        attn_len=attn_len,
-        task=task,
-        variation=variation,
-    )
+    efficiencies = checked("sweep", efficiencies)
+    result = training.training_step(m, plan, cluster, global_batch=global_batch, efficiencies=efficiencies, **given)
     return {
         "dp": plan.dp,
         "time_s": result.time,
@@ -100,19 +77,12 @@ def _train(
 
 
 def _serve(
-    model: str,
-    device: str,
-    input_len: Any,
-    output_len: Any,
-    batch: Any = 1.0,
-    cached_len: Any = 0.0,
-    efficiencies: str = DEFAULT,
-    precision: str = "bf16",
-    **split: Any,
+    model: str, device: str, precision: str = "bf16", efficiencies: str = DEFAULT, **given: Any
 ) -> Mapping[str, Any]:
     efficiencies = checked("sweep", efficiencies)
-    served = inference.deploy(pick_model(model), device, precision=precision, efficiencies=efficiencies, **split)
-    result = inference.generate(served, input_len=input_len, output_len=output_len, batch=batch, cached_len=cached_len)
+    asked = {"batch": 1.0} | {n: given.pop(n) for n in ("input_len", "output_len", "batch", "cached_len") if n in given}
+    served = inference.deploy(pick_model(model), device, precision=precision, efficiencies=efficiencies, **given)
+    result = inference.generate(served, **asked)
     return {
         "ttft_s": result.ttft,
         "itl_s": result.itl,
@@ -177,29 +147,15 @@ def _cost(
 
 
 def _reliability(
-    nodes: Any,
-    restart: Any,
-    storage_bandwidth: Any,
-    node_mtbf: Any,
-    model: str | None = None,
-    checkpoint_bytes: Any = None,
-    duration: Any = None,
-    **given: Any,
+    model: str | None = None, checkpoint_bytes: Any = None, duration: Any = None, **given: Any
 ) -> Mapping[str, Any]:
     if (model is None) == (checkpoint_bytes is None):
         raise InputError("sweep: reliability needs either model or checkpoint_bytes")
     if model is not None:
         size = transformer.parameter_count(pick_model(model)).total
         checkpoint_bytes = memory.checkpoint_bytes(size, 2, 4, 4, 4)
-    given = {"writer_bandwidth": 5e9} | given  # as in mlsysim reliability
-    result = reliability.training_goodput(
-        nodes=nodes,
-        node_mtbf=node_mtbf,
-        restart=restart,
-        checkpoint_bytes=checkpoint_bytes,
-        storage_bandwidth=storage_bandwidth,
-        **given,
-    )
+    given = {"writer_bandwidth": 5e9, "checkpoint_bytes": checkpoint_bytes} | given  # as in mlsysim reliability
+    result = reliability.training_goodput(**given)
     found = {
         "mtbf_s": result.mtbf,
         "write_time_s": result.write_time,

@@ -3,13 +3,11 @@
 import argparse
 from dataclasses import replace
 
-from mlsysim import catalog, units
-from mlsysim.catalog import Machines
-from mlsysim.cli.arguments import NO_ANSWER, Commands, count, device_options, pick_machines, pick_model, print_json
+from mlsysim import units
+from mlsysim.cli.arguments import NO_ANSWER, Commands, count, device_options, pick_model, print_json
 from mlsysim.cli.options import add_options
-from mlsysim.cli.plans import is_given, pick_plan, plan_options
+from mlsysim.cli.plans import is_given, pick_place, pick_plan, place_options, plan_options
 from mlsysim.doors.training import train
-from mlsysim.errors import InputError
 from mlsysim.training import training_step
 
 _ASKED = (
@@ -21,17 +19,8 @@ _ASKED = (
 )  # what the search of plans has no room for
 
 
-def _where(args: argparse.Namespace) -> Machines:
-    """What it runs on: nodes of the catalogue, or devices of one kind."""
-    if (args.node is None) == (args.device is None):
-        raise InputError("give either --device, as in H100, or --node, as in DGX-H100 (with --nodes)")
-    if args.node is not None:
-        return catalog.where(catalog.cluster(args.node, args.nodes))
-    return pick_machines(args.device, args.device_file)
-
-
 def _train(args: argparse.Namespace) -> int:
-    model, machines = pick_model(args.model), _where(args)
+    model, machines = pick_model(args.model), pick_place(args)
     options = {n: getattr(args, n) for n in _ASKED if getattr(args, n) is not None}
     plan = pick_plan(args, model, machines.count) if is_given(args) or options else None
     if plan is None and args.devices is not None:
@@ -71,9 +60,7 @@ def add(commands: Commands) -> None:
         "power, energy), would_fit, assumed.",
     )
     add_options(p, train, "model")
-    p.add_argument("--device", help='as in H100; so many: "64 H100"; or give --node')
-    p.add_argument("--node", help="a node of the catalogue with its network, as in DGX-H100")
-    p.add_argument("--nodes", type=count, default=1, help="how many of them (default: 1)")
+    place_options(p, 'as in H100; so many: "64 H100"')
     p.add_argument("--devices", type=count, help="tp x pp x cp x dp, where dp is what remains (default: all nodes')")
     plan_options(p)
     add_options(p, train, "tokens", "global_batch", "seq", "precision", "efficiencies", "price", "pue")

@@ -5,8 +5,7 @@ import statistics
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mlsysim import units
-from mlsysim.cli.arguments import Commands, print_json
+from mlsysim.cli.arguments import Commands, print_json, shown_share
 
 if TYPE_CHECKING:
     from mlsysim.evidence.scoring import Report
@@ -42,9 +41,6 @@ def _validate(args: argparse.Namespace) -> None:
         return
     s = report.summary
 
-    def share(value: float | None, signed: bool = False) -> str:
-        return "-" if value is None else units.percent(value, signed=signed)
-
     constants = "no fitted constants"
     if args.mode == "calibrated":
         constants = (
@@ -60,11 +56,11 @@ def _validate(args: argparse.Namespace) -> None:
         grounds[r.group].update([r.domain] if r.domain else [])
     for name, g in s.groups.items():
         domain = ", ".join(f"{n} {word}" for word, n in sorted(grounds[name].items()))
-        figures = f"{share(g.mape):>8} {share(g.bias, True):>8} {share(g.within):>8} {share(g.inside):>8}"
+        figures = f"{shown_share(g.mape):>8} {shown_share(g.bias, True):>8} {shown_share(g.within):>8} {shown_share(g.inside):>8}"
         print(f"{name[:28]:<28} {g.n:>5} {figures}  {domain}".rstrip())
     print(
-        f"{'mean over groups':<28} {s.n:>5} {share(s.mape_mean_over_groups):>8} "
-        f"{share(s.bias_mean_over_groups, True):>8} {share(s.within_tolerance_mean_over_groups):>8} {share(s.coverage):>8}"
+        f"{'mean over groups':<28} {s.n:>5} {shown_share(s.mape_mean_over_groups):>8} "
+        f"{shown_share(s.bias_mean_over_groups, True):>8} {shown_share(s.within_tolerance_mean_over_groups):>8} {shown_share(s.coverage):>8}"
     )
     for line in _ranges(report):
         print(line)
