@@ -29,7 +29,7 @@ class Parameter(NamedTuple):
     """What one parameter is."""
 
     name: str
-    kind: str  # flag, whole, number, text or several (texts)
+    kind: str  # flag, whole, number or text; wholes, numbers or texts where it takes several
     unit: str  # of a number
     range: str  # an interval; empty: any number
     choices: tuple[str, ...]
@@ -89,7 +89,7 @@ def parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
 
 
 def in_si(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as a function takes them: text of a declared number, such as ``"400 Gbit/s"``, becomes that number in SI units.
+    """Arguments as a function takes them: text of a number with a declared unit, such as ``"400 Gbit/s"``, becomes that number in SI units.
 
     >>> from mlsysim.roofline import kernel_time
     >>> in_si(kernel_time, {"launch_overhead": "10 us", "kernels": 2})
@@ -100,7 +100,7 @@ def in_si(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, A
     known = parameters(function)
     return {
         name: units.parse(value, known[name].unit, f"{function.__name__}: {name}")
-        if isinstance(value, str) and name in known and known[name].kind == "number"
+        if isinstance(value, str) and name in known and known[name].kind == "number" and known[name].unit != "1"
         else value
         for name, value in given.items()
     }
@@ -127,8 +127,9 @@ def _parameter(function: Callable[..., Any], declared: inspect.Parameter, kind: 
     first, *facts = [word.strip() for word in _RANGE.sub("", kind).split(",")]
     choices = next((_words(function, fact.removeprefix("one of ")) for fact in facts if fact.startswith("one of ")), ())
     unit = next((fact for fact in facts if fact not in ("", "optional") and not fact.startswith("one of ")), "1")
-    sorts = {"bool": "flag", "int": "whole", "float": "number", "tuple": "several", "sequence": "several"}
-    sort = sorts.get(first.partition(" ")[0], "text")
+    sorts = {"bool": "flag", "int": "whole", "float": "number"}
+    many = re.match(r"(?:tuple|sequence) of (\w+)", first)
+    sort = f"{sorts.get(many[1], 'text')}s" if many else sorts.get(first.partition(" ")[0], "text")
     within = span[0] if span else "[1, inf)" if sort == "whole" else ""
     return Parameter(declared.name, sort, unit, within, choices, default, required, _plain(text))
 

@@ -145,9 +145,7 @@ def described(schema: dict[str, Any], known: Mapping[str, Any]) -> None:
     for name, inner in schema.get("properties", {}).items():
         kinds = {inner["type"]} if isinstance(inner.get("type"), str) else set(inner.get("type", ()))
         p = known.get(name)
-        if p is not None and kinds & (
-            {"string"} if p.kind in ("text", "several") else {"number", "integer", "boolean"}
-        ):
+        if p is not None and kinds & ({"string"} if p.kind in ("text", "texts") else {"number", "integer", "boolean"}):
             inner["description"] = re.sub(r" \(default: .*\)$", "", p.help)
         described(inner, known)
     for key in ("items", "additionalProperties"):

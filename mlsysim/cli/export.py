@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from mlsysim.cli.arguments import Commands
-from mlsysim.cli.options import add_options, given, several
+from mlsysim.cli.options import add_options, given
 from mlsysim.declared import parameters
 from mlsysim.errors import InputError
 from mlsysim.hlo.export.recipe import Recipe
@@ -36,8 +36,7 @@ def add(verbs: Commands) -> None:
         "computed and no array is made, so a large model takes seconds.",
     )
     p.add_argument("model", metavar="MODEL", help=parameters(Recipe)["model"].help)
-    widths = {"type": several(int, "widths, as in 784,1024,10"), "metavar": "N,N", "default": None}
-    add_options(p, Recipe, leave=("model",), widths=widths)
+    add_options(p, Recipe, leave=("model",))
     p.add_argument(
         "--form", default="mlir", choices=("mlir", "json"), help="StableHLO text, or the form that needs no jaxlib"
     )

@@ -40,7 +40,7 @@ def several_of(words: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
     return read
 
 
-def _seed(text: str) -> int:
+def _count(text: str) -> int:
     if not (text.isdecimal() and len(text) <= 15):
         raise ValueError
     return int(text)
@@ -71,9 +71,7 @@ BY_HAND: Mapping[str, Mapping[str, Any]] = {
     "output_variation": {"metavar": "CV"},
     "prompt_variation": {"metavar": "CV"},
     "trace": {"metavar": "FILE.csv"},
-    "seeds": {"type": several(_seed, "whole numbers, as 1,2,3"), "metavar": "N,N"},
     "calibration": {"metavar": "FILE", "help": "with --tier 1: what 'mlsysim calibrate' wrote"},
-    "simulate acceptance": {"type": several(float, "chances, as 0.8,0.6"), "metavar": "P,P"},
     "draft_model": {"metavar": "NAME"},
     "also_models": {
         "action": "append",
@@ -139,8 +137,11 @@ def _ways(p: Parameter, unset: bool) -> dict[str, Any]:
     if p.kind == "flag":
         plain = p.default is False and not unset
         return {"help": text, "action": "store_true"} if plain else ways | {"action": argparse.BooleanOptionalAction}
-    if p.kind == "several":
+    if p.kind == "texts":
         return ways | {"type": several_of(p.choices), "metavar": "NAME,NAME"}
+    if p.kind in ("wholes", "numbers"):
+        read, what = (_count, "whole numbers, as 1,2,3") if p.kind == "wholes" else (float, "numbers, as 0.8,0.6")
+        return ways | {"type": several(read, what), "metavar": "N,N"}
     if p.choices:
         return ways | {"choices": p.choices}
     return ways if p.kind == "text" else ways | {"type": converter(p)} | ({"metavar": "N"} if p.kind == "whole" else {})
