@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 Entry = TypeVar("Entry")
+_MOST_LISTED = 60  # names in an error; of more it says how many there are
 
 
 class MlsysimError(Exception):
@@ -36,10 +37,10 @@ def unknown_name(
     close = [folded[c] for c in _nearest(text.casefold(), tuple(folded))]
     if close:
         advice = "did you mean " + ", ".join(map(repr, close)) + "?"
-    elif len(known) <= 12:
-        advice = "known: " + ", ".join(map(repr, known))
     else:
-        advice = f"{len(known)} are known"
+        lists = f"; 'mlsysim {kind}s' lists them" if kind in ("device", "model", "price", "grid") else ""
+        few = len(known) <= (12 if lists else _MOST_LISTED)
+        advice = "known: " + ", ".join(map(repr, known)) if few else f"{len(known)} are known{lists}"
     return UnknownNameError(f"unknown {kind} {text!r}; {advice}" + (f" ({hint})" if hint else ""))
 
 

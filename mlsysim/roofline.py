@@ -453,20 +453,20 @@ def kernel_time(
     device : Device or str
         A catalogue entry or its name.
     flops : float or array, FLOP
-        Floating-point operations.
+        Floating-point operations, as in ``"1 TFLOP"``.
     bytes : float or array, byte
-        Bytes moved to and from memory, more than zero.
+        Bytes moved to and from memory, more than zero, as in ``"1 GB"``.
     precision : str
-        Input precision of the arithmetic; the device must list a dense peak for it.
+        Number format of the inputs; the device must list a dense peak for it.
     efficiency : float or array, 1
-        Fraction of the dense peak the kernel reaches. 1 (the default) gives the bound.
+        Fraction of the dense peak that the kernel reaches (default: 1, the bound).
     memory_efficiency : float or array, 1
-        Fraction of the memory bandwidth that is reached. 1 (the default) gives the bound.
+        Fraction of the memory bandwidth that the kernel reaches (default: 1, the bound).
     kernels : float or array, 1
         Kernels that share the work equally, launched one after the other: whole, at least 1.
     launch_overhead : float or array, s
-        Host time per launch. The host runs ahead of the device, so that of several launches only the first shows, and
-        what launching takes longer than the kernels do.
+        Host time per launch, as in ``"10 us"``. The host runs ahead of the device, so that of several launches only the first
+        shows, and what launching takes longer than the kernels do.
 
     Returns
     -------

@@ -175,8 +175,12 @@ def unit(text: str) -> Unit:
     return Unit(factor, tuple(sorted((b, p) for b, p in powers.items() if p)))
 
 
+# Rates of money that nobody says in SI units, and how people write them: text without a unit is refused, not read per second.
+_BY_THE_HOUR = {"USD/s": "2.5 USD/h", "USD/J": "0.08 USD/kWh"}
+
+
 def parse(text: str | float, expected: str, name: str = "quantity") -> float:
-    """Turn ``"3.35 TB/s"`` into base units; a bare number is taken to be in the expected unit.
+    """Turn ``"3.35 TB/s"`` into base units; a bare number is taken to be in the expected unit, but text in no rate of money.
 
     Parameters
     ----------
@@ -219,6 +223,11 @@ def parse(text: str | float, expected: str, name: str = "quantity") -> float:
                 f"{name}: {str(text)[:40]!r} is not a quantity; write a number and a unit, as in '1.5 {expected}'"
             )
         factor = need.factor
+        if expected in _BY_THE_HOUR and not match[2] and float(match[1]):
+            raise InputError(
+                f"{name}: {str(text)[:40]!r} has no unit, and nobody says money in {expected}; "
+                f"write for example '{_BY_THE_HOUR[expected]}'"
+            )
         if match[2]:
             try:
                 have = unit(match[2])

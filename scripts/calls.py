@@ -84,7 +84,7 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "cost": (
         "--devices COUNT --time TIME PAID",
-        {"utilisation": "0.5", "interest": "0.08", "salvage": "1000", "network": "2000", "cooling": "0.3", "building": "1000", "plant-lifetime": "15 year", "devices-per-engineer": "500", "salary": "200000", "rule": "roofline-page", "token-rate": "1000", "idle-power": "100 W"},
+        {"utilisation": "0.5", "interest": "0.08", "salvage": "1000", "network": "2000", "cooling": "0.3", "building": "1000", "plant-lifetime": "15 year", "devices-per-engineer": "500", "salary": "200000 USD/year", "rule": "roofline-page", "token-rate": "1000", "idle-power": "100 W"},
     ),
     "reliability": (
         "--nodes COUNT FAILING --restart 10 min --storage-bandwidth 100 GB/s STATE",
@@ -101,7 +101,7 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "frontier": (
         "--model FRONTED --device H100 --most 8",
-        {"price": "2.5 USD/h", "input-len": "512|1024", "output-len": "256", "slo": "ttft=2 s, itl=40 ms|itl=1 ms", "precision": "bf16|fp8", "mode": "together|apart|both", "acceptance": "0.7", "drafted": "2"},
+        {"price": "2.5 USD/h", "input-len": "512|1024", "output-len": "256", "ttft": "2 s", "itl": "40 ms|1 ms", "precision": "bf16|fp8", "mode": "together|apart|both", "acceptance": "0.7", "drafted": "2"},
     ),
     "sweep": ("SWEPT", {"chunk": "1000"}),
 }  # fmt: skip
@@ -121,18 +121,18 @@ WORD = {
     "LOAD": ("--rate 1 --requests 20 --input-len 100 --output-len 20", "--rate 20 --requests 50 --input-len 1000 --output-len 50", "--trace {trace.csv}",
         "--rate 5 --requests 30 --traffic agents --turns 5 --prefix-tree --prefill-replicas 1 --acceptance 0.8,0.5", "--rate 5 --requests 30 --autoscaler 1:2 --target 2 --start-up 1 s --every 1 s"),
     "DRAWN": ("--device H100 --pue 1.2", "--device A100 --facility Google-2025", "--peak-power 700 --idle-power 100 --pue 1.1", "--device H100 --pue 1.2 --nodes 2 --host-power 1500"),
-    "PAID": ("--rental-rate 2.5", "--rental-rate 2 USD/h", "OWNED", "OWNED"),
+    "PAID": ("--rental-rate 2.5 USD/h", "--rental-rate 2 USD/h", "OWNED", "OWNED"),
     "ESTIMATED": ("", "", "--topology ring:8 --bandwidth 50e9 --latency 1e-6 --algorithm ring --splits 4", "--estimator systolic --array 128x128 --clock 940 MHz"),
     "FRONTED": ("Llama-3.1-8B", "gpt-oss-120B", "Llama-3.1-405B"),
     "STATE": ("--model Llama-3.1-8B", "--checkpoint-bytes 1 TB"),
     "OWNED": (
-        "--price 30000 --power 700 --lifetime 5 year --pue 1.2 --electricity-price 0.08 USD/kWh --cooling 0.3 --building 1000 --plant-lifetime 15 year --devices-per-engineer 500 --salary 200000 --network 2000",
+        "--price 30000 --power 700 --lifetime 5 year --pue 1.2 --electricity-price 0.08 USD/kWh --cooling 0.3 --building 1000 --plant-lifetime 15 year --devices-per-engineer 500 --salary 200000 USD/year --network 2000",
     ),
     "FAILING": ("--node-mtbf 1 year", "--node-mtbf 1 year --method background --copy-bandwidth 10 GB/s", "--failures 400 --watched 54 day --watched-nodes 2048", "--node-mtbf 5 year"),
     "SWEPT": (
         "eq-ridge-point peak_flops=1e12:1e15:4 memory_bandwidth=1e12", "train model=Llama-3.1-8B node=DGX-H100 nodes=1,2 global_batch=64 seq=4096",
         "serve model=Llama-3.1-8B device=H100 batch=1,8 input_len=100 output_len=10",
-        "energy devices=8 time=3600 device=H100 pue=1.1,1.2", "cost devices=8 time=3600 rental_rate=0.001",
+        "energy devices=8 time=3600 device=H100 pue=1.1,1.2", "cost devices=8 time=3600 rental_rate=2.5USD/h",
     ),
 }  # fmt: skip
 

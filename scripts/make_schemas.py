@@ -2,6 +2,7 @@
 
     python scripts/make_schemas.py [--calls 400] [COMMAND ...]
 
+A field that repeats an option has the option's words, which its function declares.
 A schema is what the outputs of many calls have in common: fields that all of them have are required, and a field that none of
 them had is no part of it. Tests then hold it against calls with other numbers. ``MAPS`` says which objects have free names for
 keys. Read the difference before you commit it: a field that goes or changes its type needs a new ``VERSION`` (CONTRIBUTING.md,
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import calls
+
+from mlsysim import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "mlsysim" / "cli" / "schemas"
@@ -128,15 +131,39 @@ def outputs(command: str, count: int) -> Iterator[Any]:
         yield printed
 
 
+def declared(command: str) -> dict[str, Any]:
+    """What the options of a command are, by name, where a function declares them."""
+    parser: Any = cli._parser(command.split()[0])
+    for word in command.split():
+        parser = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction)).choices[word]
+    found = [a.declared for a in parser._actions if hasattr(a, "declared")]
+    return {p.name: p for p in found if p.name not in ("model", "device")}
+
+
+def described(schema: dict[str, Any], known: Mapping[str, Any]) -> None:
+    """Give every field that repeats an option the option's words."""
+    for name, inner in schema.get("properties", {}).items():
+        kinds = {inner["type"]} if isinstance(inner.get("type"), str) else set(inner.get("type", ()))
+        p = known.get(name)
+        if p is not None and kinds & ({"string"} if p.kind in ("text", "texts") else {"number", "integer", "boolean"}):
+            inner["description"] = re.sub(r" \(default: .*\)$", "", p.help)
+        described(inner, known)
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            described(schema[key], known)
+
+
 def schema(command: str, count: int) -> dict[str, Any]:
     seen, maps = Seen(), re.compile(MAPS.get(command, r"(?!)"))
     for printed in outputs(command, min(count, SLOW.get(command, count))):
         seen.add(printed, "", maps)
+    body = seen.schema()
+    described(body, declared(command))
     return {
         "$schema": DRAFT,
         "$id": f"urn:mlsysim:json:{command.replace(' ', '-')}:{VERSION}",
         "title": f"mlsysim {command} --json, version {VERSION}",
-        **seen.schema(),
+        **body,
     }
 
 

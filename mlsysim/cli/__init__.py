@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 import mlsysim
 from mlsysim import catalog
@@ -14,40 +15,68 @@ from mlsysim.catalog import kept
 from mlsysim.cli.arguments import NOTES, Parser
 from mlsysim.errors import InputError, MlsysimError
 
-# Modules and their commands, in the order of the help; only the one that is asked for is imported
-GROUPS = {
-    "catalogues": ("devices", "models", "params"),
-    "solving.primitives": ("roofline",),
-    "solving.kernels": ("kernel",),
-    "solving.collectives": ("collective",),
-    "solving.training": ("train", "memory"),
-    "solving.serving": ("serve",),
-    "solving.simulating": ("simulate",),
-    "solving.energy": ("energy", "grids"),
-    "solving.cost": ("cost", "prices"),
-    "solving.reliability": ("reliability",),
-    "programs.hlo": ("hlo",),
-    "searching.exploring": ("plan",),
-    "searching.fronts": ("frontier",),
-    "proving.calibrating": ("calibrate", "bench-device"),
-    "searching.sweeping": ("sweep",),
-    "proving.checking": ("validate", "grade"),
+# Commands in the order of the help, with its lines, and the modules that hold them; only the one that is asked for is imported
+COMMANDS = {
+    "devices": "list the device catalogue",
+    "models": "list the models catalogue, with exact parameter counts",
+    "params": "exact parameters of a model, by part",
+    "roofline": "time of a kernel on a device, and what bounds it",
+    "kernel": "time of one matrix product or one attention call on a device",
+    "collective": "time of an all-reduce, a reduce-scatter, an all-gather or an all-to-all",
+    "train": "time of a training step with the best plan or a given one, of a whole run, and what it costs",
+    "memory": "memory that training needs on the fullest device, by part, or that a server holds (--serve); whether it fits",
+    "serve": "how many devices serve a model at a rate within targets, and at what cost; or one static batch",
+    "simulate": "a trace of requests on a server that batches, chunks prompts and pages its cache: latencies",
+    "energy": "energy, carbon and water of devices that run for some time",
+    "grids": "list the carbon intensities of the catalogue",
+    "cost": "cost of owning or renting devices, of a token, and which is cheaper",
+    "prices": "list the dated prices of the catalogue",
+    "reliability": "goodput of a training job that fails, saves, restarts and waits for nodes",
+    "hlo": "work and time of a StableHLO program on a device",
+    "plan": "search every parallel plan of a model on a cluster",
+    "frontier": "throughput per device against tokens per second of a user, over every way to serve a model",
+    "calibrate": "fit what a measured trace of a server adds to its simulation (Tier 1)",
+    "bench-device": "measure bandwidth by pattern, products and attention on the device at hand (Tier 2)",
+    "sweep": "a solver over every combination of lists and ranges, as CSV or JSON",
+    "validate": "predict published measurements and score the predictions",
+    "grade": "grade a folder of submitted notebooks, each in a sandbox, into one CSV file",
+}
+_ELSEWHERE = {
+    "devices": "lists",
+    "models": "lists",
+    "params": "lists",
+    "grids": "energy",
+    "prices": "cost",
+    "bench-device": "calibrate",
 }
 _LONGEST = 1000  # characters of an error
 _REPEATED = ("run_as", "custom_call", "catalog")  # options that may be given any number of times, also none
 
 
-def _parser(command: str) -> Parser:
-    """A parser of one command, or of all where it is none of them: the help and the error then list them."""
+class _Commands(_SubParsersAction):  # type: ignore[type-arg]
+    """Commands whose lines of help stand in :data:`COMMANDS`."""
+
+    def add_parser(self, name: str, **options: Any) -> Any:
+        return super().add_parser(name, **{"help": COMMANDS.get(name)} | options)
+
+
+def _parser(command: str = "") -> Parser:
+    """A parser of one command; of all without one; and of their names alone, for the help and the error, where it is none of them."""
     parser = Parser(
-        prog="mlsysim", description="How fast, how big, how costly and how dirty a machine-learning system will be."
+        prog="mlsysim",
+        description="How fast and how large a machine-learning system will be, what it will cost, and how much carbon it will emit.",
     )
     parser.add_argument(
         "--version", action="version", version=f"mlsysim {mlsysim.__version__} ({mlsysim.DISTRIBUTION})"
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-    for name in [name for name, known in GROUPS.items() if command in known] or GROUPS:
-        import_module(f"mlsysim.cli.{name}").add(commands)
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=Parser, action=_Commands
+    )
+    wanted = COMMANDS if not command else [command] if command in COMMANDS else ()
+    for module in dict.fromkeys(_ELSEWHERE.get(name, name) for name in wanted):
+        import_module(f"mlsysim.cli.{module}").add(commands)
+    for name in () if wanted else COMMANDS:
+        commands.add_parser(name)
     _with_catalog(parser)
     return parser
 
@@ -81,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         NOTES.clear()
         words = sys.argv[1:] if argv is None else list(argv)
         try:
-            args = _parser(words[0] if words else "").parse_args(words)
+            args = _parser(words[0] if words else "-").parse_args(words)
             _check_given(args)
             with kept.for_now():
                 for file in args.catalog:

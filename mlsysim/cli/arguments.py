@@ -5,13 +5,12 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
 from mlsysim import catalog, units
 from mlsysim.catalog import Device, Machines, Model
-from mlsysim.efficiencies import DEFAULT, MEANINGS, WORDS
 from mlsysim.errors import InputError, MlsysimError, UnknownNameError
 
 NO_ANSWER = (
@@ -78,8 +77,23 @@ def argument(convert: Callable[[str], float]) -> Callable[[str], float]:
     return wrapped
 
 
+def number(text: str, unit: str, name: str = "value") -> float:
+    """A number in SI units; of money also the name of a price of the catalogue in that unit.
+
+    >>> number("10 us", "s"), round(number("H100-AWS-block-2024", "USD/s") * 3600, 3)
+    (1e-05, 4.916)
+    """
+    if unit.startswith("USD") and text[:1].isalpha():
+        price = catalog.price(text)
+        have = price.fields[price.kind].unit if price.has(price.kind) else "no unit: it is a set of assumptions"
+        if have != unit:
+            raise InputError(f"{name} = {price.name!r} is a price in {have}, not in {unit}")
+        return price.value
+    return units.parse(text, unit, name)
+
+
 def quantity(expected: str) -> Callable[[str], float]:
-    return argument(lambda text: units.parse(text, expected, "value"))
+    return argument(lambda text: number(text, expected))
 
 
 def says_unit(text: str, unit: str) -> None:
@@ -168,33 +182,13 @@ def _not_finite(value: Any, path: str) -> Iterator[tuple[str, float]]:
         yield from _not_finite(inner, f"{path}.{key}" if path else str(key))
 
 
+def shown_share(value: float | None, signed: bool = False) -> str:
+    """A share in per cent, or a dash where there is none."""
+    return "-" if value is None else units.percent(value, signed=signed)
+
+
 def print_json(value: Any) -> None:
     print(to_json(value))
-
-
-def stored_options(p: Parser, formats: Sequence[str] | None = None) -> None:
-    """``--experts`` and ``--head``: stored formats of parts, where they differ from what ``--weights`` means."""
-    for name, what in (("experts", "the routed experts of a mixture"), ("head", "embedding and output head")):
-        text = f"format of {what}, in place of what --weights means"
-        p.add_argument(f"--{name}", choices=formats, metavar=None if formats else "FORMAT", help=text)
-
-
-def server_option(p: Parser) -> None:
-    """``--server``: whose software runs the steps."""
-    p.add_argument(
-        "--server",
-        default="",
-        metavar="NAME",
-        help='whose software runs it, as in "vLLM 0.11" or "TensorRT-LLM 0.6.1" (default: a current server)',
-    )
-
-
-def efficiencies_option(p: Parser) -> None:
-    """``--efficiencies``: one of the three words."""
-    means = "; ".join(f"{word}: {meaning}" for word, meaning in MEANINGS.items())
-    p.add_argument(
-        "--efficiencies", choices=WORDS, default=DEFAULT, metavar="WORD", help=f"{means} (default: {DEFAULT})"
-    )
 
 
 def json_option() -> Parser:
@@ -206,7 +200,7 @@ def json_option() -> Parser:
 
 def device_options() -> Parser:
     """Parent of every command that takes devices of the user's own, with ``--json``."""
-    parent = Parser(add_help=False, parents=[json_option()])
+    parent = json_option()
     parent.add_argument("--device-file", metavar="FILE.toml", help="devices of your own, in the catalogue's form")
     return parent
 
@@ -224,37 +218,5 @@ def scale_options() -> Parser:
         "--store",
         metavar="FOLDER",
         help="keep every finished part there, and go on from those; the folder belongs to one question and one version",
-    )
-    return parent
-
-
-def slo_options() -> Parser:
-    """Parent of the commands that take targets of a service."""
-    parent = Parser(add_help=False)
-    parent.add_argument("--ttft", type=quantity("s"), help='target for the first token, as in "450 ms"')
-    parent.add_argument("--itl", type=quantity("s"), help='target for the time between tokens, as in "40 ms"')
-    parent.add_argument("--e2e", type=quantity("s"), help='target for the last token, as in "8 s"')
-    parent.add_argument("--quantile", type=float, default=0.99, help="share that must meet them (default: 0.99)")
-    return parent
-
-
-def pick_slo(args: argparse.Namespace) -> Any:
-    """The targets of :func:`slo_options`, or None where there are none."""
-    from mlsysim.doors import SLO
-
-    found = SLO(ttft=args.ttft, itl=args.itl, e2e=args.e2e, percentile=args.quantile)
-    return found if found.targets else None
-
-
-def bill_options() -> Parser:
-    """Parent of the commands that say what devices cost and draw."""
-    parent = Parser(add_help=False)
-    parent.add_argument(
-        "--price",
-        metavar="PRICE",
-        help="of a device: \"2.5 USD/h\", or a name of 'mlsysim prices' (default: the newest rental price of the catalogue)",
-    )
-    parent.add_argument(
-        "--pue", type=positive("1"), default=1.0, help="energy of the building over that of the devices"
     )
     return parent

@@ -1,57 +1,63 @@
-"""Options for the words of a plan, which several commands take."""
+"""The options of a plan, which several commands take: the fields of ``Plan``, unset until somebody gives them."""
 
 import argparse
 from typing import Any
 
-from mlsysim import memory, parallelism
-from mlsysim.cli.arguments import Parser, count
+from mlsysim import catalog
+from mlsysim.catalog import Machines, Model
+from mlsysim.cli.arguments import Parser, count, pick_machines
+from mlsysim.cli.options import add_options, given
+from mlsysim.declared import parameters
+from mlsysim.errors import InputError
+from mlsysim.parallelism import Plan
 
-# Words of a plan beside its degrees, with the options of their names.
-PLAN_WORDS = (
+_DEGREES = ("tp", "pp", "cp", "ep", "virtual_stages", "micro_batch", "hsdp_group")
+# Words of a plan beside its degrees, which every plan of a search may share
+WORDS = (
     *("recompute_layers", "recompute_modules", "cp_balance", "node_limit", "dispatch", "dispatcher"),
     *("overlap_experts", "optimizer", "offload", "mtp"),
 )
 
 
-def plan_word_options(p: Parser) -> None:
-    """Options for :data:`PLAN_WORDS`; what is not given is left to the plan."""
-    modules = ", ".join(memory.MODULES)
-    p.add_argument("--recompute-layers", type=count, help="layers of a stage, with --recompute full (default: all)")
-    p.add_argument(
-        "--recompute-modules",
-        type=lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
-        metavar="NAME,NAME",
-        help=f"parts of a layer, with --recompute selective: {modules} (default: core_attn)",
-    )
-    p.add_argument(
-        "--cp-balance",
-        choices=parallelism.CP_BALANCES,
-        help="context-parallel ranks have an early and a late piece (default), or one in a row",
-    )
-    p.add_argument("--node-limit", type=count, help="nodes that a token's experts may lie on (default: any)")
-    p.add_argument(
-        "--dispatch", choices=("bf16", "fp8"), help="format of tokens on their way to experts (default: bf16)"
-    )
-    p.add_argument(
-        "--dispatcher",
-        choices=parallelism.plan.DISPATCHERS,
-        help="copies of a token on the network: one to every node with experts of it, forwarded inside, as DeepEP and "
-        "HybridEP send (default), or one to every expert, as an all-to-all does",
-    )
-    p.add_argument(
-        "--overlap-experts",
-        action=argparse.BooleanOptionalAction,
-        help="messages to experts travel beside the products of another micro-batch (default: no)",
-    )
-    p.add_argument("--optimizer", choices=tuple(memory.OPTIMIZERS), help="whose states are kept (default: adamw)")
-    p.add_argument("--offload", choices=parallelism.OFFLOADS, help="what lies in the host's memory (default: none)")
-    p.add_argument(
-        "--mtp",
-        action=argparse.BooleanOptionalAction,
-        help="train the modules for multi-token prediction that the model has (default: in pretraining)",
-    )
+def place_options(p: Parser, device: str) -> None:
+    """Devices of one kind, or nodes of the catalogue."""
+    p.add_argument("--device", help=f"{device}; or give --node")
+    p.add_argument("--node", help="a node of the catalogue with its network, as in DGX-H100")
+    p.add_argument("--nodes", type=count, metavar="N", default=1, help="how many of them (default: 1)")
+
+
+def pick_place(args: argparse.Namespace) -> Machines:
+    """What a job runs on, of the options above."""
+    if (args.node is None) == (args.device is None):
+        raise InputError('give either --device, as in "64 H100", or --node, as in DGX-H100 (with --nodes)')
+    if args.node is not None:
+        return catalog.where(catalog.cluster(args.node, args.nodes))
+    return pick_machines(args.device, getattr(args, "device_file", None))
+
+
+def plan_options(p: Parser) -> None:
+    """Every field of a plan but ``dp``, which takes the devices that the other degrees leave."""
+    leave = ("dp", "sequence_parallel", "reshard_after_forward")
+    add_options(p, Plan, leave=leave, unset=True)
+    add_options(p, Plan, "reshard_after_forward", reshard_after_forward={"action": "store", "choices": ("yes", "no")})
+    add_options(p, Plan, "sequence_parallel")
+
+
+def is_given(args: argparse.Namespace) -> bool:
+    """Whether somebody says anything of the plan."""
+    return bool({n: v for n, v in given(args, Plan, "sequence_parallel").items() if v}) or not args.sequence_parallel
 
 
 def plan_words(args: argparse.Namespace) -> dict[str, Any]:
-    """The words that were given."""
-    return {name: getattr(args, name) for name in PLAN_WORDS if getattr(args, name) is not None}
+    """The words that were given of those that a search takes."""
+    return given(args, Plan, *(n for n in parameters(Plan) if n not in WORDS))
+
+
+def pick_plan(args: argparse.Namespace, model: Model, devices: int | None) -> Plan:
+    """The plan of the options, checked against the model: data parallelism takes the devices that the other degrees leave."""
+    asked = given(args, Plan)
+    group = asked.get("tp", 1) * asked.get("pp", 1) * asked.get("cp", 1)
+    devices = next((n for n in (args.devices, devices) if n is not None), group)
+    if "reshard_after_forward" in asked:
+        asked["reshard_after_forward"] = asked["reshard_after_forward"] == "yes"
+    return Plan(dp=max(1, devices // group), **asked).check(model, devices, args.global_batch)

@@ -213,14 +213,14 @@ def collective(
     latency : float or array, s
         Cost of one step.
     overhead : float or array, s
-        Cost of the call itself, added once.
+        Time of the call itself, added once, as in ``"10 us"``.
     origins : mapping, optional
         Where the numbers came from, by name, for ``explain()``.
     ranks_per_node : int or array of int
-        Devices of a node, for a ring or a pipelined tree over nodes: steps inside a node cost ``node_latency``, those
-        between nodes ``latency``.
+        Devices of a node: of a ring's or a pipelined tree's steps only those between nodes cost ``latency``, the others
+        ``node_latency``.
     node_latency : float or array, s
-        Cost of one step inside a node.
+        Latency of one step inside a node.
 
     Returns
     -------

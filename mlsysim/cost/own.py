@@ -106,35 +106,37 @@ def own(
     Parameters
     ----------
     devices : float or array
-        Devices that are owned.
+        Devices owned.
     price : float or array, USD
-        Of a device with its share of the server.
+        Price of a device with its share of the server.
     lifetime : float or array, s
-        Over which it is paid off.
+        Time over which it is paid off, as in ``"4 year"``.
     power : float or array, W
-        Of a working device with its share of the server.
+        Power of a working device with its share of the server.
     pue : float or array
-        Power usage effectiveness of the facility.
+        Power usage effectiveness (facility / IT energy).
     electricity_price : float or array, USD/J
-        1 USD/kWh is 1/3.6e6 USD/J.
-    cooling, building : float or array, USD/W
-        Price of the cooling plant, and of the building with its power distribution, per watt of IT power.
+        Price of electricity, as in ``"0.08 USD/kWh"``.
+    cooling : float or array, USD/W
+        Price of the cooling plant per watt of IT power.
+    building : float or array, USD/W
+        Price of the building with its power distribution per watt of IT power.
     plant_lifetime : float or array, s
-        Over which plant and building are paid off.
+        Time over which plant and building are paid off.
     devices_per_engineer : float or array
         Devices that one person looks after.
     salary : float or array, USD/s
-        Of that person.
+        Pay of that person, as in ``"200000 USD/year"``.
     network : float or array, USD
         Price of the network per device, paid off like the devices.
     idle_power : float or array, W, optional
-        Of a device that waits; the working power unless given.
-    utilisation : float or array
+        Power of a waiting device with its share of the server (default: the same as working).
+    utilisation : float or array, 1, [0, 1]
         Share of the time in which the devices work; it moves nothing but the power.
     salvage : float or array, USD
         What a device still brings at the end (straight line only).
     interest : float or array, optional
-        Per year: equal payments (eq-capital-recovery) instead of a straight line.
+        Interest per year: equal payments (eq-capital-recovery) instead of a straight line.
     origins : mapping, optional
         Where the numbers came from, by name, for ``explain()``.
 

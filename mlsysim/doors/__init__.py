@@ -1,7 +1,7 @@
 """Four doors, each one call from names to an answer: serve, train, simulate, plan. They ask the rooms below and know no physics.
 
 >>> from mlsysim.doors import SLO
->>> SLO(ttft="500 ms", itl=0.03).percentile
+>>> SLO(ttft="500 ms", itl=0.03).quantile
 0.99
 """
 

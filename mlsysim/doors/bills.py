@@ -4,44 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlsysim import catalog, cost, energy, units
-from mlsysim.catalog import Device, Price
-from mlsysim.equations import POSITIVE, Domain, check_argument
-from mlsysim.errors import UnknownNameError
-from mlsysim.results import Result
+from mlsysim import cost, energy, units
+from mlsysim.catalog import Device
+from mlsysim.cost.rent import Rent
 
 _MILLION = 1e6
-_POSITIVE = Domain.of(POSITIVE)
-
-
-@dataclass(frozen=True)
-class Rent(Result):
-    """The price of a device for a time, and who asks it."""
-
-    rate: float  # USD/s of one device
-    origin: str
-    others: tuple[Price, ...] = ()  # the catalogue's other prices of the same device
-
-
-def rent_of(device: Device, price: "str | float | Price | None") -> Rent | None:
-    """The price given, or the catalogue's newest rental price of the device; None where it has none.
-
-    >>> rent_of(catalog.device("H100"), "2.5 USD/h").rate * 3600
-    2.5
-    """
-    if isinstance(price, (int, float)) and not isinstance(price, bool):
-        check_argument("price", "price", price, "USD/s", _POSITIVE)
-        return Rent(float(price), "given by the caller")
-    if isinstance(price, str) and price[:1].isdigit():
-        return Rent(units.parse(price, "USD/s", "price"), "given by the caller")
-    if price is not None and not isinstance(price, bool):
-        named = catalog.price(price)
-        return Rent(named.value, f"{named.name}, {named.date}")
-    try:
-        known = catalog.prices_of(device, "rental")
-    except UnknownNameError:
-        return None
-    return Rent(known[-1].value, f"{known[-1].name}, {known[-1].date}", known[:-1])
 
 
 @dataclass(frozen=True)

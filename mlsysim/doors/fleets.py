@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mlsysim import catalog, inference, units
 from mlsysim.catalog import Model
+from mlsysim.declared import in_si
 from mlsysim.doors.words import counted
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.serving import ADAPTER, Config, Request
@@ -39,43 +40,60 @@ class Parts:
     Attributes
     ----------
     prefill_replicas : int, optional
-        Servers that prefill alone; the others decode then.
-    link_bandwidth, link_latency : float, byte/s and s
-        Of the link that leaves each of them; an adapter of 400 Gbit/s for each of its devices unless given.
-    transfer : str, optional
-        Whether a cache crosses ``whole``, when its prompt is done, or ``layers`` by layers while it is computed; whole unless given.
+        Servers that prefill alone; the others decode.
+    link_bandwidth : float or str, byte/s, (0, inf), optional
+        Bandwidth of the link that leaves each prefill server (default: 50 GB/s a device, an adapter of 400 Gbit/s).
+    link_latency : float or str, s, [0, inf), optional
+        Latency of each cache that crosses that link (default: 0).
+    transfer : str, one of TRANSFERS, optional
+        When a cache crosses: whole, once its prompt is done, or layers, while it is computed (default: whole).
     dp : int
-        Data-parallel attention ranks of a server, which step together; experts are shared by ``ep`` devices.
-    acceptance : tuple of float, 1
+        Data-parallel attention ranks of a server, which step together; experts are shared by ep devices.
+    acceptance : tuple of float
         Speculation: by position of the draft, the chance that a token is accepted when those before it were.
     draft_model : Model or str, optional
-        What drafts, whole on each of the same devices, where it takes memory from the cache; without one a module of one layer does.
+        Model that drafts (default: one layer more, as for MTP). It lies whole on each of the same devices, where it takes memory
+        from the cache.
     prefix_tree : bool
-        Whether servers find blocks of prompts again by what they hold.
-    cache_blocks : int, optional
-        With it: blocks that stay on the devices although nobody uses them; all unless given.
-    host_memory, host_bandwidth : float, byte and byte/s
-        A second tier of each server.
-    store_memory, store_bandwidth, store_latency : float, byte, byte/s and s
-        A store of all servers over a network.
-    loading : str
-        What a tier has and the devices have not: ``load``, ``recompute`` or ``faster``.
-    imbalance : int
-        With routing by prefix: requests by which a server may be ahead of another.
+        Find blocks of prompts again by what they hold.
+    cache_blocks : int, [0, inf), optional
+        Blocks that stay on the devices although nobody uses them, with a prefix tree (default: all).
+    host_memory : float or str, byte, (0, inf), optional
+        Memory of a second tier of each server, in its host.
+    host_bandwidth : float or str, byte/s, (0, inf), optional
+        Bandwidth from the host into the server.
+    store_memory : float or str, byte, (0, inf), optional
+        Memory of a store of all servers over a network.
+    store_bandwidth : float or str, byte/s, (0, inf), optional
+        Bandwidth from the store into a server.
+    store_latency : float or str, s, [0, inf), optional
+        Latency of each loading from the store (default: 0).
+    loading : str, one of serving.fleet.LOADING
+        Whether what a tier has is loaded, computed again, or whichever is faster.
+    imbalance : int, [0, inf)
+        Requests by which a server may be ahead of another, with routing by prefix.
     autoscaler : Autoscaler, optional
         Servers that come and go, in each pool.
     also_models : tuple of str
         Other models on the same devices; requests are dealt among all of them.
     resident : bool
-        Whether their weights all stay in memory; otherwise one is in at a time, and they are swapped.
-    swap_bandwidth : float, byte/s, optional
-        From where weights lie into a device.
-    traffic : str
-        Random requests by themselves, or turns of ``chats`` or ``agents``.
-    turns, added_len, pause, shared_len : float, token, s, token, optional
-        Means of a conversation: its turns, what each adds, the time after an answer; and the text with which all begin.
-    history_len, summary_len : int, token, optional
-        What a prompt repeats at most of earlier turns, and what takes the place of more; all of it, or the newest, unless given.
+        Keep the weights of all models in memory; otherwise one is in at a time, and they are swapped.
+    swap_bandwidth : float or str, byte/s, (0, inf), optional
+        Bandwidth at which weights come into a device, where models are swapped.
+    traffic : str, one of TRAFFIC
+        What comes: random requests by themselves, or turns of chats or agents.
+    turns : float, 1, (0, inf), optional
+        Turns of a conversation, on average (default: 4, of agents 20).
+    added_len : float, token, (0, inf), optional
+        Tokens that a turn adds, on average (default: 200, of agents 800).
+    pause : float or str, s, [0, inf), optional
+        Mean time after an answer (default: 20 s, of agents 2 s).
+    shared_len : int, token, [0, inf), optional
+        Tokens with which all conversations begin (default: 500, of agents 4000).
+    history_len : int, token, [0, inf), optional
+        Tokens of earlier turns that a prompt repeats at most (default: all).
+    summary_len : int, token, [0, inf), optional
+        Tokens in place of a longer history (default: the newest are kept).
     """
 
     prefill_replicas: int | None = None
@@ -107,8 +125,9 @@ class Parts:
     summary_len: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "acceptance", tuple(self.acceptance))
-        object.__setattr__(self, "also_models", tuple(self.also_models))
+        lists = {"acceptance": tuple(self.acceptance), "also_models": tuple(self.also_models)}
+        for name, value in (in_si(Parts, vars(self)) | lists).items():
+            object.__setattr__(self, name, value)
         if self.traffic not in TRAFFIC:
             raise unknown_name("traffic", self.traffic, TRAFFIC)
         if self.transfer is not None and self.transfer not in TRANSFERS:

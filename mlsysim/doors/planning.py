@@ -7,6 +7,7 @@ from typing import Any
 from mlsysim import catalog, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node
 from mlsysim.catalog.shapes import asked_for
+from mlsysim.declared import in_si
 from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, networked, remedies_of, step_of, whole
 from mlsysim.doors.words import Assumed, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, said
@@ -88,13 +89,17 @@ def plan(
         A catalogue entry, its name, or a shape of your own.
     cluster : str, Cluster or Node
         What ``catalog.where`` reads, with a number: ``"8 x DGX-H100"``, ``"64 H100"``, ``"DGX-H100"``.
-    global_batch, seq : int, 1, optional
-        Sequences per step and tokens per sequence; what is assumed otherwise is printed.
-    precision, efficiencies : optional
+    global_batch : int, optional
+        As in :func:`mlsysim.train`.
+    seq : int, optional
+        As in :func:`mlsysim.train`.
+    precision : str, optional
+        As in :func:`mlsysim.train`.
+    efficiencies : str or Efficiencies
         As in :func:`mlsysim.train`.
     **options
-        Of ``explore.plan``: ``micro_batch``, ``sharding``, ``recompute``, ``schedule``, ``base``, ``host_bandwidth``, ``only``, ``most``, ``sequence_parallel``,
-        ``capacity``, ``price_per_device_second``, ``store``, ``client``, ``chunk``.
+        Of ``explore.plan``: ``micro_batch``, ``sharding``, ``recompute``, ``schedule``, ``base``, ``host_bandwidth``, ``only``, ``most``,
+        ``sequence_parallel``, ``capacity``, ``price_per_device_second``, ``store``, ``client``, ``chunk``.
 
     Returns
     -------
@@ -119,7 +124,15 @@ def plan(
     for name in options:
         if name not in OPTIONS:
             raise unknown_name("option of plan", name, OPTIONS)
-    found = search(m, machines, global_batch=batch, seq=seq, precision=precision, efficiencies=efficiencies, **options)
+    found = search(
+        m,
+        machines,
+        global_batch=batch,
+        seq=seq,
+        precision=precision,
+        efficiencies=efficiencies,
+        **in_si(search, options),
+    )
     question = Question(
         model=m,
         machines=machines,

@@ -10,8 +10,9 @@ from mlsysim import capacity, catalog, inference, intervals, units
 from mlsysim.capacity import Load, Replica
 from mlsysim.capacity.routing import USUAL, check_routing
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
+from mlsysim.cost.rent import Rent, rent_of
 from mlsysim.doors.asked import Asked, formats_of
-from mlsysim.doors.bills import Bill, Rent, rent_of
+from mlsysim.doors.bills import Bill
 from mlsysim.doors.targets import SLO, check_slo
 from mlsysim.doors.words import BATCH, PUE, TOKENS, Assumed, count, counted, paired, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, has_range, said
@@ -177,7 +178,7 @@ class Served(Result):
         freed: dict[str, float] = {}  # what each target alone costs: devices, or a part of the rate
         for name in q.slo.targets:
             others = {n: value for n, value in q.slo.targets.items() if n != name}
-            looser = _answer(replace(q, slo=SLO(**others, percentile=q.slo.percentile)))
+            looser = _answer(replace(q, slo=SLO(**others, quantile=q.slo.quantile)))
             if looser.load and looser.answered and q.rate is not None and looser.devices < self.devices:
                 freed[name] = looser.devices
             elif looser.load and looser.answered and q.rate is None and looser.load.rate > 1.001 * self.load.rate:
@@ -437,7 +438,7 @@ def _replica(q: Question, d: Deployment, factor: float) -> Replica:
 
 def _loaded(q: Question, made: Replica, rate: float, replicas: int) -> Load:
     slo = q.slo or SLO()
-    return capacity.load(made, rate, replicas, routing=q.routing, ttft=slo.ttft, itl=slo.itl, quantile=slo.percentile)
+    return capacity.load(made, rate, replicas, routing=q.routing, ttft=slo.ttft, itl=slo.itl, quantile=slo.quantile)
 
 
 def _meets(load: Load, slo: SLO | None) -> bool:
@@ -446,7 +447,7 @@ def _meets(load: Load, slo: SLO | None) -> bool:
         return True
     if slo.e2e is not None and load.ttft_quantile + load.replica.steps * load.itl > slo.e2e:
         return False
-    return bool((1 - load.late) * load.in_pace >= slo.percentile)
+    return bool((1 - load.late) * load.in_pace >= slo.quantile)
 
 
 def _misses(q: Question, made: Replica) -> str:
@@ -457,8 +458,8 @@ def _misses(q: Question, made: Replica) -> str:
     alone = _loaded(q, made, 1e-6 * made.throughput(1), 1)
     if _meets(alone, slo):
         return ""
-    share = f"{100 * slo.percentile:g} %"
-    if slo.ttft is not None and alone.late > 1 - slo.percentile:
+    share = f"{100 * slo.quantile:g} %"
+    if slo.ttft is not None and alone.late > 1 - slo.quantile:
         return (
             f"TTFT of {shown(slo.ttft, 's')} is missed by a lone request: {share} of the prompts take up to "
             f"{shown(alone.ttft_quantile, 's')}"
@@ -689,9 +690,9 @@ def serve(
     weights: str | None = None,
     kv: str = "bf16",
     efficiencies: inference.Efficiencies | str = DEFAULT,
-    price: "str | float | Price | None" = None,
+    price: "str | Price | None" = None,
     pue: float = 1.0,
-    inter_bandwidth: float | None = None,
+    inter_bandwidth: float | str | None = None,
     output_variation: float | None = None,
     prompt_variation: float | None = None,
     server: str = "",
@@ -710,38 +711,53 @@ def serve(
         What ``catalog.where`` reads: ``"B200"`` for as many as it takes, ``"2xB200"`` for so many, ``"DGX-H100"`` for a node.
     slo : SLO, optional
         Targets. Without a rate: the largest rate that a replica (or the devices named) carries within them.
-    rate : float, 1/s, optional
+    rate : float, 1/s, (0, inf), optional
         Requests per second. Without targets: the fewest replicas that carry them at all. Without either: one static batch.
-    input_len, output_len : float, 1, optional
-        Mean tokens of a prompt and of an answer; what is assumed otherwise is printed.
-    batch, cached_len : float, 1
-        Of the static batch: sequences, and leading tokens of the prompt that are cached.
-    tp, pp : int, optional
-        Split of a replica; chosen unless given.
-    dp, ep : int
-        As in ``inference.deploy``.
-    precision, weights, kv : str, optional
-        Of the products, of the stored weights, of the cache. Where neither of the first two is given, a checkpoint that is
-        published in fewer bits is served as it is (``formats_of``), and any other in bf16. With ``precision`` alone the
-        weights are as the products.
-    efficiencies : str or Efficiencies
-        ``"calibrated"`` (with its range), ``"datasheet"``, ``"bound"``, or your own.
-    price : str, float or Price, optional
-        Of a device: a name of the catalogue, ``"2.5 USD/h"``, or USD/s; the catalogue's newest rental price unless given.
-    pue : float, 1
-        Energy of the building over that of the devices.
-    inter_bandwidth : float, byte/s, optional
-        Between domains, per device, one way.
-    output_variation, prompt_variation : float, 1
-        Standard deviation over mean of the lengths of answers (0 unless given) and of the times of prompts (1 unless given).
-        Short answers keep a pace less evenly than long ones.
+    input_len : float, 1, (0, 1e12], optional
+        Tokens of a prompt, on average (default: 1024). What is assumed is printed.
+    output_len : float, 1, (0, 1e12], optional
+        Tokens of an answer, on average (default: 256). What is assumed is printed.
+    batch : float, 1, [1, 1e12]
+        Sequences in the static batch, summed over replicas.
+    cached_len : float, 1, [0, 1e12]
+        Leading tokens of a prompt that the cache holds already.
+    tp : int, optional
+        Tensor-parallel ranks of a replica (default: chosen).
+    pp : int, optional
+        Pipeline stages of a replica (default: chosen).
+    dp : int
+        Data-parallel ranks, which share the batch.
+    ep : int
+        Ranks that share the experts, out of tp x dp.
+    precision : str, optional
+        Number format of the matrix products (default: as the checkpoint is published, else bf16). A checkpoint that is
+        published in fewer bits is served as it is (``formats_of``), unless ``precision`` or ``weights`` is given; with
+        ``precision`` alone the weights are as the products.
+    weights : str, one of inference.FORMATS, optional
+        Number format of the stored weights (default: as the products, else as published).
+    kv : str, one of inference.FORMATS
+        Number format of the KV cache.
+    efficiencies : str or Efficiencies, one of efficiencies.WORDS
+        Rates that the hardware reaches: ``"calibrated"`` (with a range), ``"datasheet"``, ``"bound"``, or your own.
+    price : str or Price, optional
+        Rent of a device with its unit, as in ``"2.5 USD/h"``, or the name of a price (default: the catalogue's newest rental price).
+    pue : float, 1, [1, inf)
+        Power usage effectiveness (facility / IT energy).
+    inter_bandwidth : float or str, byte/s, (0, inf), optional
+        Network bandwidth per device between scale-up domains, one way, as in ``"400 Gbit/s"``.
+    output_variation : float, 1, [0, inf), optional
+        Standard deviation over mean of the lengths of answers (default: 0, all alike). Short answers keep a pace less evenly than
+        long ones.
+    prompt_variation : float, 1, [0, inf), optional
+        Standard deviation over mean of the prompts' times: 0 where all are alike (default: 1).
     server : str
-        Whose software runs it, as in ``inference.deploy``; a current server unless given.
-    experts, head : str, optional
-        Stored formats of the routed experts of a mixture, and of embedding and output head, where they differ from what
-        ``weights`` means (``inference.deploy``).
-    routing : str, optional
-        Who gets the next request, of several replicas: ``"round-robin"`` (unless given), ``"least-loaded"`` or ``"random"``.
+        Inference server and version, as in ``"vLLM 0.11"`` or ``"TensorRT-LLM 0.6.1"`` (default: a current server).
+    experts : str, one of inference.FORMATS, optional
+        Number format of a mixture's routed experts as stored, where it differs from the other weights.
+    head : str, one of inference.FORMATS, optional
+        Number format of embedding and output head as stored, where it differs from the other weights.
+    routing : str, one of capacity.ROUTING, optional
+        Which replica gets the next request (default: round-robin).
 
     Returns
     -------
@@ -780,7 +796,7 @@ def serve(
         input_len=input_len, output_len=output_len, batch=count("serve", "batch", batch, domain=BATCH),
         cached_len=cached_len, tp=tp, pp=pp, dp=dp, ep=ep, precision=formats.precision, weights=formats.weights,
         experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies, rent=rent_of(machines.device, price),
-        pue=count("serve", "pue", pue, domain=PUE), inter_bandwidth=inter_bandwidth,
+        pue=count("serve", "pue", pue, domain=PUE), inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth),
         output_variation=0.0 if output_variation is None else output_variation,
         prompt_variation=1.0 if prompt_variation is None else prompt_variation, server=server,
         routing=USUAL if routing is None else routing,

@@ -9,8 +9,9 @@ from typing import Any
 
 from mlsysim import catalog, serving
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
+from mlsysim.cost.rent import Rent, rent_of
 from mlsysim.doors.asked import Asked, formats_of
-from mlsysim.doors.bills import Bill, Rent, rent_of
+from mlsysim.doors.bills import Bill
 from mlsysim.doors.fleets import Parts, talks_of
 from mlsysim.doors.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, remedies_of, splits
 from mlsysim.doors.targets import SLO, check_slo
@@ -189,7 +190,7 @@ class Simulated(Result):
         """Whether the targets are met, on average over the runs; None without targets."""
         if self.run.slo is None or not self.fits:
             return None
-        return self.mean("met") >= self.run.slo.percentile
+        return self.mean("met") >= self.run.slo.quantile
 
     @property
     def answered(self) -> bool:
@@ -417,9 +418,9 @@ def simulate(
     runs: int = 1,
     seeds: Sequence[int] | None = None,
     calibration: "str | Path | Calibration | None" = None,
-    price: "str | float | Price | None" = None,
+    price: "str | Price | None" = None,
     pue: float = 1.0,
-    inter_bandwidth: float | None = None,
+    inter_bandwidth: float | str | None = None,
     server: str = "",
     store: str | Path | None = None,
     client: Any = None,
@@ -437,39 +438,70 @@ def simulate(
         A catalogue entry, its name, or a shape of your own.
     device : str, Device, Node or Cluster
         What ``catalog.where`` reads: ``"B200"``, ``"8 H100"``, ``"DGX-H100"``.
-    rate : float, 1/s
+    rate : float, 1/s, (0, inf), optional
         Random requests per second; or a trace, or a concurrency.
     concurrency : int, optional
-        A closed loop: so many requests in flight over all replicas, the next starts when one ends; without a trace
-        ten times as many are drawn unless ``requests`` says otherwise.
+        Requests in flight over all replicas: the next starts when one ends, whatever the arrivals of a trace. Without a trace ten
+        times as many are drawn unless ``requests`` says otherwise.
     trace : path or sequence of Request, optional
-        A CSV file of requests (``serving.read_trace``), or requests; with ``parts`` also conversations (``serving.fleet``).
-    requests, input_len, output_len : int, float, float, optional
-        Of random requests: how many, and their mean tokens; what is assumed otherwise is printed.
+        CSV file of the requests (``serving.read_trace``). Or requests; with ``parts`` also conversations (``serving.fleet``).
+    requests : int, optional
+        How many random requests (default: 1000, in a closed loop ten times as many as in flight).
+    input_len : float, 1, (0, 1e12], optional
+        Tokens of a prompt, on average (default: 1024). What is assumed is printed.
+    output_len : float, 1, (0, 1e12], optional
+        Tokens of an answer, on average (default: 256). What is assumed is printed.
     slo : SLO, optional
         Targets: the share of the requests that meet all of them is counted, and the goodput.
-    replicas, routing : int and str
-        Servers of the same kind, 1 unless given or unless the device has a number; how requests are shared.
-    tp, ep : int
-        Split of a server; tp is the smallest that leaves room for cache unless given.
-    precision, weights, experts, head, kv, efficiencies, inter_bandwidth, server : optional
-        As in :func:`mlsysim.serve`, and the same step model, whichever word.
-    arrival_variation, length_variation : float, 1
-        Spread of the gaps between random requests (1 is Poisson) and of the lengths.
-    seed, runs, seeds : int, int, sequence of int
-        Of random requests: the first seed, how many runs (with every third seed after it, as a run draws from three), or the
-        seeds themselves.
+    replicas : int, optional
+        Servers of the same kind (default: 1, or as the devices allow).
+    routing : str, one of serving.fleet.POLICIES
+        Which server gets the next request; prefix needs a prefix tree.
+    tp : int, optional
+        Tensor-parallel ranks (default: the fewest that leave room for cache).
+    ep : int
+        Ranks that share the experts, out of tp.
+    precision : str, optional
+        As in :func:`mlsysim.serve`.
+    weights : str, optional
+        As in :func:`mlsysim.serve`.
+    kv : str
+        As in :func:`mlsysim.serve`.
+    efficiencies : str or Efficiencies
+        As in :func:`mlsysim.serve`, and the same step model.
+    arrival_variation : float, 1, [0, inf)
+        Standard deviation over mean of the gaps between random requests: 1 for Poisson, more for bursts.
+    length_variation : float, 1, [0, inf)
+        Standard deviation over mean of the lengths of random requests.
+    seed : int, [0, inf)
+        Seed of the random numbers.
+    runs : int
+        Repeated runs, each with its own seed. Seeds are three apart, as a run draws from three.
+    seeds : sequence of int, optional
+        Seeds of the runs, in place of seed and runs.
     calibration : path or Calibration, optional
         Tier 1: what ``mlsysim calibrate`` wrote.
-    price, pue : optional
+    price : str or Price, optional
         As in :func:`mlsysim.serve`.
-    store, client : optional
-        For repeated runs, as in ``explore.sweep``: a folder that they can go on from, a Dask cluster (``"local:4"``, an address).
+    pue : float, 1
+        As in :func:`mlsysim.serve`.
+    inter_bandwidth : float or str, byte/s, optional
+        As in :func:`mlsysim.serve`.
+    server : str
+        As in :func:`mlsysim.serve`.
+    store : path, optional
+        For repeated runs: a folder that they can go on from, as in ``explore.sweep``.
+    client : str, optional
+        For repeated runs: a Dask cluster (``"local:4"``, an address), as in ``explore.sweep``.
     progress : bool
         Show a progress bar (needs tqdm).
     parts : Parts, optional
         What servers have beside the plain ones: pools apart, drafted tokens, a prefix tree with tiers, conversations, autoscaling,
         other models; routing by ``prefix`` is one of them too.
+    experts : str, optional
+        As in :func:`mlsysim.serve`.
+    head : str, optional
+        As in :func:`mlsysim.serve`.
     **config
         Options of the server: those of ``serving.Config``, as ``max_num_seqs=64``.
 
@@ -506,7 +538,7 @@ def simulate(
         rate=count("simulate", "rate", rate, "1/s") if rate is not None else 0.0, requests=sizes[0], input_len=sizes[1],
         output_len=sizes[2], arrival_variation=arrival_variation, length_variation=length_variation, slo=slo,
         calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
-        inter_bandwidth=inter_bandwidth, server=server, concurrency=concurrency,
+        inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth), server=server, concurrency=concurrency,
         parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
     )  # fmt: skip
     run, reason = _placed(run, tp, replicas, seeds)

@@ -15,10 +15,14 @@ class SLO:
 
     Attributes
     ----------
-    ttft, itl, e2e : float or str, s, optional
-        Time to the first token, mean time between tokens, time to the last token; a text has its unit, as in ``"450 ms"``.
-    percentile : float, 1
-        Share of the requests, 0.99 unless given.
+    ttft : float or str, s, (0, inf), optional
+        Target for the time to the first token, as in ``"450 ms"``.
+    itl : float or str, s, (0, inf), optional
+        Target for the mean time between tokens, as in ``"40 ms"``.
+    e2e : float or str, s, (0, inf), optional
+        Target for the time to the last token, as in ``"8 s"``.
+    quantile : float, 1, (0, 1)
+        Share of the requests that must meet the targets.
 
     >>> SLO(ttft=0.5, itl="30 ms").itl
     0.03
@@ -27,7 +31,7 @@ class SLO:
     ttft: float | None = None
     itl: float | None = None
     e2e: float | None = None
-    percentile: float = 0.99
+    quantile: float = 0.99
 
     def __post_init__(self) -> None:
         for name in ("ttft", "itl", "e2e"):
@@ -36,13 +40,9 @@ class SLO:
                 value = units.parse(value, "s", f"SLO: {name}") if isinstance(value, str) else value
                 check_argument("SLO", name, value, "s", _POSITIVE)
                 object.__setattr__(self, name, float(value))
-        if (
-            isinstance(self.percentile, bool)
-            or not isinstance(self.percentile, (int, float))
-            or not 0 < self.percentile < 1
-        ):
+        if isinstance(self.quantile, bool) or not isinstance(self.quantile, (int, float)) or not 0 < self.quantile < 1:
             raise InputError(
-                f"SLO: percentile = {self.percentile!r} must lie above 0 and below 1; 0.99 is the 99th percentile"
+                f"SLO: quantile = {self.quantile!r} must lie above 0 and below 1; 0.99 is the 99th percentile"
             )
 
     @property
@@ -52,12 +52,12 @@ class SLO:
         >>> SLO(itl=0.03).targets
         {'itl': 0.03}
         """
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "percentile"}
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "quantile"}
         return {name: value for name, value in given.items() if value is not None}
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name.upper()} {units.format(value, 's')}" for name, value in self.targets.items())
-        return f"{parts or 'no target'} for {100 * self.percentile:g} % of the requests"
+        return f"{parts or 'no target'} for {100 * self.quantile:g} % of the requests"
 
 
 def check_slo(owner: str, slo: object) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog, training, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.catalog.shapes import asked_for
-from mlsysim.doors.bills import Bill, Rent, rent_of
+from mlsysim.cost.rent import Rent, rent_of
+from mlsysim.declared import in_si
+from mlsysim.doors.bills import Bill
 from mlsysim.doors.serving import NARROWER
 from mlsysim.doors.words import PUE, Assumed, count, counted, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, has_range, said
@@ -385,7 +387,7 @@ def train(
     recompute: str | None = None,
     precision: str | None = None,
     efficiencies: training.Efficiencies | str = DEFAULT,
-    price: "str | float | Price | None" = None,
+    price: "str | Price | None" = None,
     pue: float = 1.0,
     **options: Any,
 ) -> Trained:
@@ -399,24 +401,43 @@ def train(
         What ``catalog.where`` reads: ``"8 x DGX-H100"``, ``"64 H100"`` (the network of a node that the catalogue has, which is
         then printed), ``"DGX-H100"`` for one node.
     tokens : str or float, token, optional
-        Of the whole run: ``"15T"`` or a number.
-    global_batch, seq : int, 1, optional
-        Sequences per step and tokens per sequence; what is assumed otherwise is printed.
+        Training tokens of the whole run, as in ``"15T"``.
+    global_batch : int, optional
+        Sequences per step (default: four million tokens). What is assumed is printed.
+    seq : int, optional
+        Tokens per sequence (default: 4096).
     plan : Plan, optional
-        How the job is split; every plan is compared unless given.
-    tp, pp, cp, dp, ep, virtual_stages, micro_batch, sharding, recompute : optional
-        What the plans compared must have.
+        How the job is split (default: every plan is compared).
+    tp : int, optional
+        As in :class:`parallelism.Plan`; the plans compared must have it.
+    pp : int, optional
+        As in :class:`parallelism.Plan`; the plans compared must have it.
+    cp : int, optional
+        As in :class:`parallelism.Plan`; the plans compared must have it.
+    dp : int, optional
+        As in :class:`parallelism.Plan`; the plans compared must have it.
+    ep : int, optional
+        As in :class:`parallelism.Plan`; the plans compared must have it.
+    virtual_stages : int, optional
+        As in :class:`parallelism.Plan`; the plans compared must have it.
+    micro_batch : int, optional
+        As in :class:`parallelism.Plan`; the plans compared must have it.
+    sharding : str, optional
+        As in :class:`parallelism.Plan`; the plans compared must have it.
+    recompute : str, optional
+        As in :class:`parallelism.Plan`; the plans compared must have it.
     precision : str, optional
-        Of the linear layers, bf16 unless given.
+        Number format of the linear layers: bf16 (default), fp8, or a recipe such as ``fp8-blockwise`` or ``mxfp8``
+        (``memory.SCALINGS``).
     efficiencies : str or Efficiencies
-        ``"calibrated"`` (with its range), ``"datasheet"``, ``"bound"``, or your own.
-    price : str, float or Price, optional
-        Of a device: a name of the catalogue, ``"2.5 USD/h"``, or USD/s; the catalogue's newest rental price unless given.
+        As in :func:`mlsysim.serve`, for training.
+    price : str or Price, optional
+        As in :func:`mlsysim.serve`.
     pue : float, 1
-        Energy of the building over that of the devices.
+        As in :func:`mlsysim.serve`.
     **options
-        Of ``training_step``: ``inter_bandwidth``, ``intra_bandwidth``, ``domain``, ``attn_len``, ``task``, ``variation``,
-        ``host_bandwidth``; with a given plan.
+        Of ``training_step``, with a given plan: ``inter_bandwidth``, ``intra_bandwidth``, ``domain``, ``attn_len``, ``task``,
+        ``variation``, ``host_bandwidth``.
 
     Returns
     -------
@@ -469,7 +490,7 @@ def train(
         efficiencies=efficiencies,
         rent=rent_of(machines.device, price),
         pue=count("train", "pue", pue, domain=PUE),
-        options=options,
+        options=in_si(training.training_step, options),
     )
     return _answer(q, taken.lines)
 

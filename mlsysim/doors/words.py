@@ -10,6 +10,7 @@ from textwrap import wrap
 from types import NoneType
 from typing import Any, ParamSpec, TypeVar, get_args
 
+from mlsysim.declared import in_si
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 
@@ -32,6 +33,8 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
         for name in kinds.keys() & kwargs.keys():
             value, of = kwargs[name], kinds[name]
+            if isinstance(value, str) and float in of:
+                value = kwargs[name] = in_si(function, {name: value})[name]
             if not any(_is(value, kind) for kind in of):
                 need = " or ".join(_NEEDED[kind] for kind in of if kind is not NoneType)
                 raise InputError(f"{function.__name__}: {name} = {repr(value)[:40]} must be {need}")

@@ -127,28 +127,49 @@ def run(
     Parameters
     ----------
     devices : float or array
-        Accelerators.
+        Accelerators of the job.
     time : float or array, s
-        How long they are held.
+        How long they are held, as in ``"54 day"``.
     device : str or Device, optional
-        Its thermal design power is the peak power, unless ``peak_power`` is given.
-    peak_power, idle_power : float or array, W, optional
-        Of one device at full load and at rest. A utilisation below 1 needs both.
-    utilisation : float or array
-        Where mean power lies between the two.
-    nodes, host_power, network_power : float or array, optional
-        Servers, watts of one without its accelerators, watts of the whole network. Left out, they are not counted, and
-        the result says so.
-    facility, pue, wue : optional
-        A facility of the catalogue, or its PUE and WUE (L/J). One of the two ways is needed for the PUE.
-    grid, carbon_intensity, water_intensity : optional
-        A grid of the catalogue, or its figures in kg/J and L/J.
-    covered, contract_intensity, residual_intensity : float or array, optional
-        Share under contract and the two intensities of the market-based method (kg/J). Without a residual mix the
-        grid's own intensity stands for it, and the result says so.
-    embodied, device_embodied, lifetime, busy_share : float or array, optional
-        Kilograms for making all the equipment, or one device with its share of the server; its life in s, and the share of it in
-        which it is held.
+        Device, by name or alias, whose thermal design power is the peak power unless ``peak_power`` is given.
+    peak_power : float or array, W, optional
+        Power of one device at full load.
+    idle_power : float or array, W, optional
+        Power of one device at rest. A utilisation below 1 needs it.
+    utilisation : float or array, 1, [0, 1]
+        Where mean power lies between the two: 0 at rest, 1 at full load.
+    nodes : float or array, optional
+        Servers; with host_power. Left out, hosts are not counted, and the result says so.
+    host_power : float or array, W, optional
+        Power of one server without its accelerators.
+    network_power : float or array, W, optional
+        Power of the whole network.
+    facility : str or Facility, optional
+        Facility of the catalogue, as in ``"industry-2025"``; or pue. One of the two is needed.
+    pue : float or array, 1, [1, inf), optional
+        Power usage effectiveness (facility / IT energy).
+    wue : float or array, L/J, optional
+        Water usage effectiveness: litres per IT kilowatt-hour, as in ``"0.4 L/kWh"``.
+    grid : str or Grid, optional
+        Grid of the catalogue, as in ``"France"`` (mlsysim grids lists them).
+    carbon_intensity : float or array, kg/J, optional
+        Carbon intensity of the electricity instead of a grid, as in ``"400 g/kWh"``.
+    water_intensity : float or array, L/J, optional
+        Water intensity of the electricity, as in ``"3 L/kWh"``.
+    covered : float or array, 1, [0, 1], optional
+        Share under contracts: adds the market-based carbon.
+    contract_intensity : float or array, kg/J
+        Carbon intensity of the contracts.
+    residual_intensity : float or array, kg/J, optional
+        Carbon intensity of the residual mix (default: the grid's own, and the result says so).
+    embodied : float or array, kg, optional
+        Carbon of making all the equipment.
+    device_embodied : float or array, kg, optional
+        Carbon of making one device with its share of the server.
+    lifetime : float or array, s, optional
+        Life of the equipment, as in ``"6 year"``; needed with device_embodied.
+    busy_share : float or array, 1, (0, 1]
+        Share of that life in which the equipment is held.
     token_rate : float or array, token/s, optional
         Tokens of all devices together, for the energy per token.
 

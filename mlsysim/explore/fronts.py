@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mlsysim import catalog, energy, inference, intervals, serving, units
 from mlsysim.capacity import USABLE
-from mlsysim.catalog import Device, Machines, Model
+from mlsysim.catalog import Device, Machines, Model, Price
 from mlsysim.catalog.shapes import asked_for
+from mlsysim.cost.rent import CALLER, rent_of
+from mlsysim.declared import in_si
 from mlsysim.efficiencies import lineage, shipped
 from mlsysim.efficiencies.ground import loop_place
-from mlsysim.errors import InputError, UnknownNameError, unknown_name
+from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment
 from mlsysim.inference.wiring import CARDS
 from mlsysim.inference.work import alike_plans
@@ -293,6 +293,8 @@ def _in_flight(slots: float) -> list[float]:
 
 
 def _stacked(parts: Sequence[Any]) -> Any:
+    import numpy as np
+
     kind = type(parts[0])
     values = {f.name: [getattr(p, f.name) for p in parts] for f in dataclasses.fields(kind)}
     if "plans" in values:
@@ -340,14 +342,14 @@ def frontier(
     *,
     input_len: int = 8192,
     output_len: int = 1024,
-    ttft: float | None = None,
-    itl: float | None = None,
+    ttft: float | str | None = None,
+    itl: float | str | None = None,
     precisions: Sequence[str] | None = None,
     modes: Sequence[str] = MODES,
     acceptance: float | None = None,
     drafted: int = 1,
     most: int = _MOST_DEVICES,
-    price: float | None = None,
+    price: str | Price | None = None,
     pue: float = 1.0,
     experts: str | None = None,
     head: str | None = None,
@@ -361,28 +363,35 @@ def frontier(
     device : Device, Machines or str
         What ``catalog.where`` reads; its scale-up domain bounds tensor parallelism. Experts may lie beyond it, each device then
         has one adapter of 400 Gbit/s.
-    input_len, output_len : int
-        Tokens of prompts and answers.
-    ttft, itl : float, s, optional
-        Targets for the first token and for the time per output token.
+    input_len : int, token
+        Tokens of each prompt.
+    output_len : int, token
+        Tokens of each answer.
+    ttft : float or str, s, (0, inf), optional
+        Target for the time to the first token, as in ``"2 s"``.
+    itl : float or str, s, (0, inf), optional
+        Target for the time per output token, as in ``"40 ms"``.
     precisions : sequence of str, optional
-        Of ``fp4``, ``fp8`` and ``bf16``; all that the device multiplies in unless given. A mixture in ``fp4`` has its routed
-        experts in 4 bits and all else in 16, as published checkpoints do; ``fp4-fp8``, which is tried where it is asked for,
-        has all else in 8.
-    modes : sequence of str
-        ``together``, ``apart`` or both: prompts with the answers, or in a pool of their own, up to four replicas of one for one of
-        the other.
-    acceptance, drafted : float, int, optional
-        Chance that a proposed token is accepted, and tokens proposed in a step: speculation is tried too where it is given.
+        Number formats to try, of fp4, fp8 and bf16, or fp4-fp8 where it is asked for (default: all that the device multiplies in).
+        A mixture in ``fp4`` has its routed experts in 4 bits and all else in 16, as published checkpoints do; ``fp4-fp8`` has all
+        else in 8.
+    modes : sequence of str, one of MODES
+        Whether prompts share the devices of the answers (together), have a pool of their own (apart), or both are tried. Pools
+        have up to four replicas of one for one of the other.
+    acceptance : float, 1, (0, 1], optional
+        Chance that a proposed token is accepted: speculation is tried too.
+    drafted : int
+        Tokens proposed in a step of speculation.
     most : int
         Devices of a replica, at most.
-    price : float, USD/s, optional
-        Of a device; the catalogue's newest rental price unless given.
+    price : str or Price, optional
+        As in :func:`mlsysim.serve`.
     pue : float
-        Energy of the building over that of the devices.
-    experts, head : str, optional
-        Stored formats of the routed experts of a mixture, and of embedding and output head, in place of what each format
-        means (``inference.deploy``).
+        As in :func:`mlsysim.serve`.
+    experts : str, optional
+        As in :func:`mlsysim.serve`.
+    head : str, optional
+        As in :func:`mlsysim.serve`.
 
     Returns
     -------
@@ -406,10 +415,14 @@ def frontier(
     d = machines.device
     input_len, output_len = _check("input_len", input_len), _check("output_len", output_len)
     m.check_length("frontier", input_len + output_len)
-    targets = _targets(ttft=ttft, itl=itl)
+    targets = _targets(**in_si(frontier, {"ttft": ttft, "itl": itl}))
     _check("most", most, 4096)
     _check("drafted", drafted, 16)
-    _refuse(m, d, modes, precisions, {"experts": experts, "head": head}, acceptance, pue)
+    _check_names(m, d, modes, precisions, experts, head)
+    if acceptance is not None and not (isinstance(acceptance, (int, float)) and 0 <= acceptance <= 1):
+        raise InputError(f"frontier: acceptance = {repr(acceptance)[:40]} must lie between 0 and 1")
+    if not (math.isfinite(pue) and pue >= 1):
+        raise InputError(f"frontier: pue = {pue!r} must be a number of at least 1")
     rent, said = _rent(d, price)
     speculation = [(0.0, 1.0)]
     if acceptance is not None:
@@ -426,16 +439,10 @@ def frontier(
     return _front(m, d, input_len, output_len, targets, columns, rent, said, pue, acceptance)
 
 
-def _refuse(
-    m: Model,
-    d: Device,
-    modes: Sequence[str],
-    precisions: Sequence[str] | None,
-    parts: Mapping[str, str | None],
-    acceptance: float | None,
-    pue: float,
+def _check_names(
+    m: Model, d: Device, modes: Sequence[str], precisions: Sequence[str] | None, experts: str | None, head: str | None
 ) -> None:
-    """Refuse modes, formats and figures that the model or the device has not."""
+    """Refuse words that are none, and formats that the model or the device has not."""
     for mode in modes:
         if mode not in MODES:
             raise unknown_name("mode of frontier", str(mode), MODES)
@@ -455,15 +462,11 @@ def _refuse(
             f"frontier: the catalogue lists no peak of {d.name} in 16, 8 or 4 bits, and a front needs one; define the device with its "
             "peaks (catalog.define), or take one that has them"
         )
-    if acceptance is not None and not (isinstance(acceptance, (int, float)) and 0 <= acceptance <= 1):
-        raise InputError(f"frontier: acceptance = {repr(acceptance)[:40]} must lie between 0 and 1")
-    if not (math.isfinite(pue) and pue >= 1):
-        raise InputError(f"frontier: pue = {pue!r} must be a number of at least 1")
-    if (experts := parts["experts"]) is not None and not m.is_moe:
+    if experts is not None and not m.is_moe:
         raise InputError(
             f"frontier: experts = {experts!r} is a format of routed experts, and {m.name} has none; leave it out"
         )
-    for option, stored in parts.items():
+    for option, stored in (("experts", experts), ("head", head)):
         if stored is not None and stored not in inference.FORMATS:
             raise unknown_name(f"number format of {option}", str(stored), inference.FORMATS)
 
@@ -475,17 +478,13 @@ def _targets(**given: Any) -> dict[str, float]:
     return {name: float(value) for name, value in given.items() if value is not None}
 
 
-def _rent(device: Device, price: float | None) -> tuple[float | None, str]:
+def _rent(device: Device, price: "str | Price | None") -> tuple[float | None, str]:
     """USD/s of a device, and who asks it."""
-    if price is not None:
-        if isinstance(price, bool) or not isinstance(price, (int, float)) or not (math.isfinite(price) and price > 0):
-            raise InputError(f"frontier: price = {repr(price)[:40]} must be USD per second above zero")
-        return float(price), f"{price * 3600:.4g} USD/h a device, given by the caller"
-    try:
-        known = catalog.prices_of(device, "rental")[-1]
-    except UnknownNameError:
+    rent = rent_of(device, price)
+    if rent is None:
         return None, "none: the catalogue has no rental price of it; give price"
-    return known.value, f"{known.value * 3600:.4g} USD/h a device ({known.name}, {known.date})"
+    whose = f", {rent.origin}" if rent.origin == CALLER else f" ({rent.origin})"
+    return rent.rate, f"{rent.rate * 3600:.4g} USD/h a device{whose}"
 
 
 def _loops(
@@ -493,6 +492,8 @@ def _loops(
     input_len: int, output_len: int, drafted: float, accepted: float,
 ) -> serving.Loop:  # fmt: skip
     """All columns of one format and mode at once."""
+    import numpy as np
+
     first = found[0][1]
     steps, begin = shipped("serving_tpot"), shipped("serving_ttft")
     fused = float(first.device.has("peak_flops.fp4") and first.precision == "fp4")
@@ -573,6 +574,8 @@ def _front(
     rent: float | None, said: str, pue: float, acceptance: float | None,
 ) -> Frontier:  # fmt: skip
     """The points that nothing beats, of all formats and modes together."""
+    import numpy as np
+
     every: list[tuple[float, float, int, int]] = []
     for at, (_, _, _, found, choices, loop) in enumerate(columns):
         devices = np.array([_devices(found, c) for c in choices], float)

@@ -503,6 +503,16 @@ def plan_of(row: dict[str, Any], sequence_parallel: bool = True, base: Plan | No
     return replace(shared, **words, sequence_parallel=sequence_parallel)
 
 
+def _tried(**asked: tuple[Any, Sequence[str]]) -> dict[str, Any]:
+    """The words to try by name, of those that are known."""
+    found: dict[str, Any] = {name: list(_several(choices)) for name, (choices, _) in asked.items()}
+    for name, (_, known) in asked.items():
+        for choice in found[name]:
+            if choice not in known:
+                raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
+    return found
+
+
 def plan(
     model: Model | str,
     cluster: Cluster | Machines | str,
@@ -534,16 +544,22 @@ def plan(
         A catalogue entry, its name, or a shape of your own.
     cluster : Cluster, Machines or str
         What ``catalog.where`` reads, with a number: ``"2048 x DGX-H100"``, ``"4 H100"``; all its devices are used.
-    global_batch, seq : int, 1
-        Sequences per step; tokens per sequence.
+    global_batch : int
+        Sequences per step.
+    seq : int
+        Tokens per sequence.
     precision : str
-        Of the linear layers.
+        Number format of the linear layers.
     efficiencies : Efficiencies or str
         What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
-    micro_batch, sharding, recompute : one, or a sequence of them
-        What to try. With hsdp, a group of ranks that shares the weights fills a scale-up domain.
-    schedule : one, or a sequence of them
-        Orders of a pipeline to try, of ``parallelism.SCHEDULES``. Those beside 1f1b are tried where they can run: with a
+    micro_batch : sequence of int, or one
+        Sequences in a micro-batch to try.
+    sharding : sequence of str, or one, one of parallelism.SHARDINGS
+        Shardings of the training state to try. With hsdp, a group of ranks that shares the weights fills a scale-up domain.
+    recompute : sequence of str, or one, one of RECOMPUTES
+        What the backward pass may compute again, to try.
+    schedule : sequence of str, or one, one of parallelism.SCHEDULES
+        Orders of a pipeline to try. Those beside 1f1b are tried where they can run: with a
         pipeline, without chunks of interleaving, and with whole weights.
     base : Plan, optional
         A plan whose other words all plans take: ``node_limit``, ``dispatch``, ``dispatcher``, ``overlap_experts``, ``optimizer``, ``offload``,
@@ -553,16 +569,20 @@ def plan(
         ``only={"tp": (1, 2, 4, 8)}``, or the largest, as ``most={"cp": 8}``. No limit when not given.
     sequence_parallel : bool
         Whether tensor parallelism splits what lies between the products as well.
-    capacity : float, byte, optional
-        Memory that a plan may take; what the driver of the device reports when not given. Leave room for what is not
+    capacity : float or str, byte, (0, inf), optional
+        Memory of a device that a plan may take, as in ``"60 GB"`` (default: what its driver reports). Leave room for what is not
         counted.
     price_per_device_second : float, USD/s, optional
         Adds a column ``cost``, USD per step.
-    host_bandwidth : float, byte/s, optional
-        Of the link to the host's memory, one way, where the base offloads; the catalogue's where it knows one.
-    store, client, chunk : optional
-        As in :func:`mlsysim.explore.sweep`: a folder that a search can go on from, a Dask cluster (``"local:4"``, an address),
-        plans per array call.
+    host_bandwidth : float or str, byte/s, (0, inf), optional
+        Bandwidth of the link to the host's memory, one way, where the base offloads, as in ``"50 GB/s"`` (default: the
+        catalogue's).
+    store : path, optional
+        Folder that a search can go on from, as in :func:`mlsysim.explore.sweep`.
+    client : str, optional
+        Dask cluster (``"local:4"``, an address), as in :func:`mlsysim.explore.sweep`.
+    chunk : int, optional
+        Plans per array call.
 
     Returns
     -------
@@ -580,9 +600,7 @@ def plan(
     m, machines = catalog.model(model), catalog.where(cluster)
     if capacity is not None:
         check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
-    shardings, recomputes = _several(sharding), _several(recompute)
-    schedules = _several(schedule)
-    _known(sharding=(shardings, SHARDINGS), recompute=(recomputes, RECOMPUTES), schedule=(schedules, SCHEDULES))
+    tried = _tried(sharding=(sharding, SHARDINGS), recompute=(recompute, RECOMPUTES), schedule=(schedule, SCHEDULES))
     degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batch, only, most)
     reached = efficiencies_of(machines.device, precision, efficiencies)
     steps = _Steps(
@@ -598,8 +616,7 @@ def plan(
         Plan() if base is None else base,
         host_bandwidth,
     )
-    axes = {"sharding": list(shardings), "recompute": list(recomputes), "schedule": list(schedules)}
-    axes["row"] = np.arange(len(degrees))
+    axes = tried | {"row": np.arange(len(degrees))}
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})

@@ -327,25 +327,27 @@ def estimate(
     program : Program, str or Path
         A program, or the file that holds it.
     device : Device or str
-    split : str
-        ``linear`` or ``dependency``. With the first nothing overlaps.
-    fusion : str
-        Whether to fuse operations: ``auto``, where no compiler has, ``on`` or ``off``.
+    split : str, one of hlo.fusing.slicing.SPLITS
+        What may overlap: what the dependencies allow, or nothing (linear).
+    fusion : str, one of FUSIONS
+        Whether to fuse operations: where no compiler has (auto), always, or never.
     network : callable, optional
         Time of a collective, as a :class:`Fabric` or :class:`Links` gives it; by default rings at the device's scale-up bandwidth,
         without latency.
     topology : str, optional
         As in ``"ring:8"``, instead of a network: a rank's links share the device's scale-up bandwidth and have no latency.
-    efficiency, memory_efficiency : float
-        Fractions of the peaks of matrix units and memory. At 1 each kernel takes the least time that its roofs allow.
+    efficiency : float, 1
+        Fraction of the dense peak that products reach (default: 1, the bound).
+    memory_efficiency : float, 1
+        Fraction of the memory bandwidth that kernels reach (default: 1, the bound).
     run_as : mapping, optional
         Precision that products of a type run at, as in ``{"f32": "fp32"}``.
     estimator : Estimator, optional
         What prices compute regions, each distinct one once; by default the roofline with the three arguments before.
     cache : Cache or folder, optional
-        Where prices of regions are kept, and results for files as a whole: then a second run does not even parse.
+        Folder that keeps prices of regions, and results for files as a whole; a second run reads them.
     join : bool, optional
-        Whether fusing also joins products and collectives, and cuts products, as a compiler for the device would. That models the
+        Also join and cut products and pack messages, as a compiler for the device does (moves more bytes; never faster). That models the
         compiler's program: its partial sums and packed messages move more bytes, for an occupancy and a latency that a roofline
         does not charge, so the estimate can only be longer for it. Not for an estimator that runs the operations.
     custom_calls : mapping, optional

@@ -205,13 +205,17 @@ def product_time(
 
     Parameters
     ----------
-    m, n, k : float or array, 1
-        Rows (tokens), columns, and the shared dimension, of each group.
+    m : float or array, 1, (0, inf)
+        Rows (tokens) of each group.
+    n : float or array, 1, (0, inf)
+        Columns of each group.
+    k : float or array, 1, (0, inf)
+        Shared dimension of each group.
     peak_flops : float or array, FLOP/s
         Dense peak of the precision that computes: of 16 bits where 4-bit weights are expanded first.
     memory_bandwidth : float or array, byte/s
         Datasheet bandwidth.
-    groups : float or array, 1
+    groups : float or array, 1, (0, inf)
         Independent products that run as one kernel.
     element_bytes, weight_bytes, result_bytes : float or array, byte
         Size of one element of A, of B (as A unless given: 0.5 for weights of 4 bits), of C (as A unless given).
@@ -314,8 +318,20 @@ def attention_time(
 
     Parameters
     ----------
-    batch, heads, q_len, cached_len, qk_dim, v_dim, kv_heads, kv_width : float or array, 1
-        As of eq-attention-kernel-flops and eq-attention-kernel-bytes; q_len new tokens after cached_len of the cache.
+    batch : float or array, 1
+        Sequences.
+    heads : float or array, 1
+        Query heads.
+    q_len : float or array, 1, [1, inf)
+        New tokens per sequence.
+    cached_len : float or array, 1, [0, inf)
+        Tokens per sequence that the cache holds.
+    qk_dim, v_dim : float or array, 1
+        Widths of a query and key, and of a value.
+    kv_heads : float or array, 1
+        Heads of the cache.
+    kv_width : float or array, 1
+        Elements of the cache for a token of a head.
     peak_flops : float or array, FLOP/s
         Dense peak of the precision that computes.
     memory_bandwidth : float or array, byte/s

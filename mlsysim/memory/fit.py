@@ -623,8 +623,8 @@ def training_memory(
         Expert-parallel degree, nested inside dp x cp.
     replicas : float or array, 1
         Only with hsdp: whole copies among the dp x cp ranks.
-    recipe : Recipe or str
-        Number formats: one of RECIPES, or your own.
+    recipe : Recipe or str, one of memory.RECIPES
+        Number formats of weights, gradients and optimizer states; or a recipe of your own.
     sharding : str
         none, zero1, zero2, zero3 (fsdp is the same) or hsdp, over the dp x cp ranks.
     recompute : str
@@ -636,8 +636,12 @@ def training_memory(
         Model chunks per pipeline stage; more than 1 means interleaved.
     micro_batches : float or array, 1, optional
         Per step; enough to fill the pipeline when not given.
-    fused_attention, fused_mlp, dropout : bool
-        Whether scores stay on chip, whether one kernel gates the MLP, whether dropout masks are kept.
+    fused_attention : bool
+        Attention scores stay on the chip; otherwise they are written to memory.
+    fused_mlp : bool
+        One kernel gates the MLP.
+    dropout : bool
+        Dropout masks are kept.
     logit_bytes : float or array, byte
         Bytes that the loss holds per logit (see LOGIT_BYTES).
     units_in_flight : float or array, 1
@@ -655,7 +659,7 @@ def training_memory(
     recompute_modules : tuple of str
         Only with selective: parts of a layer, of MODULES. The attention core alone when not given.
     precision : str
-        Of the products. With a word of SCALINGS (fp8-blockwise, mxfp8, ...) inputs of products are kept in that format; with
+        Number format of the matrix products. With a word of SCALINGS (fp8-blockwise, mxfp8, ...) inputs of products are kept in that format; with
         any other in 16 bits.
     optimizer : str
         One of OPTIMIZERS: what it keeps beside the recipe's master weight.
@@ -664,8 +668,8 @@ def training_memory(
     mtp : bool
         Whether the modules for multi-token prediction that the model has are trained, behind the last stage: each a layer, a
         projection, and a loss of its own.
-    capacity : float, byte, optional
-        What has to suffice; the device's usable memory when not given.
+    capacity : float, byte, (0, inf), optional
+        Memory of a device that must suffice, as in ``"80 GB"`` (default: what its driver reports).
 
     Returns
     -------

@@ -675,33 +675,38 @@ def server_memory(
     model : Model or str
         A catalogue entry, its name, or the name of one of its published checkpoints ("...-FP8-dynamic").
     device : Device or str
-    engine, engine_version : str
-        The server and its release.
+        A catalogue entry or its name.
+    engine : str, one of ENGINES
+        Server whose account of memory is taken.
+    engine_version : str
+        Release of that server.
     tp, pp, ep, dp : int
         Tensor-parallel ranks, pipeline stages, devices that share the experts whole (1: every expert is sliced), and ranks with
         an attention and a cache of their own, of which this is one; ep divides tp x dp.
-    weights : str, optional
-        How the checkpoint stores the matrices, from ``FORMATS``; as the checkpoint is published unless given. Embedding,
+    weights : str, one of FORMATS, optional
+        Number format in which the checkpoint stores the matrices (default: as published). Embedding,
         head, norms, routers and towers stay 16-bit, and of a mixture in ``mxfp4``, ``nvfp4``, ``fp4`` or ``int4-sym-g32``
         everything but the routed experts (``memory.quantised``).
-    experts : str, optional
-        The same for the experts, where they differ from the other matrices; these are in ``weights`` then.
-    head : str, optional
-        The same for embedding and output head.
+    experts : str, one of FORMATS, optional
+        Number format of a mixture's routed experts as stored, where it differs from the other weights.
+    head : str, one of FORMATS, optional
+        Number format of embedding and output head as stored, where it differs from the other weights.
     dtype : str
-        bf16, fp16 or fp32: what is computed in.
+        Number format of the arithmetic: bf16, fp16 or fp32.
     kv : str
-        Number format of the cache; ``auto``: the dtype.
+        Number format of the KV cache; auto is the dtype.
     max_model_len : int, optional
-        Longest sequence; it must fit.
-    max_num_batched_tokens, max_num_seqs : int, optional
-        Tokens of a step and sequences that run at a time; the engine's defaults for the device unless given.
-    gpu_memory_utilization : float
-        Share of the memory that the server takes.
+        Longest sequence in tokens; it must fit.
+    max_num_batched_tokens : int, optional
+        Tokens of a step, at most (default: the engine's for the device).
+    max_num_seqs : int, optional
+        Sequences that run at a time, at most (default: the engine's for the device).
+    gpu_memory_utilization : float, 1, (0, 1]
+        Share of the device memory that the server takes.
     block_tokens : int
         Tokens in a block of cache.
     graphs : bool
-        Whether steps are captured as graphs; False is what ``--enforce-eager`` does.
+        Steps are captured as graphs; False is what ``--enforce-eager`` does.
     activations, runtime : float, byte, optional
         The peak of the trial step and what stands outside the tensors, where they are known; by eq-activation-reserve and
         from the release unless given.

@@ -266,15 +266,15 @@ def collective_time(
     active_chunks : int
         Chunks that a dimension works on at once.
     endpoint_delay : float, s
-        Before a message leaves a rank and after one has arrived.
+        Delay before a message leaves a rank and after it arrives.
     memory_bandwidth : float, byte/s
-        Of the additions, which read two pieces and write one; None makes them free.
+        Memory bandwidth of the additions, which read two pieces and write one (default: they are free).
     optimization : str
-        For an all-reduce on several dimensions: ``localBWAware`` (reduce-scatter, all-reduce, all-gather) or ``baseline``. For a
+        How several dimensions are used: localBWAware or baseline (default: localBWAware). For an all-reduce on several dimensions: ``localBWAware`` (reduce-scatter, all-reduce, all-gather) or ``baseline``. For a
         direct all-to-all on several: every piece goes straight to its rank, over the links of all dimensions at once, or with
         ``baseline`` one dimension after the other, as ASTRA-sim plays it.
     congestion : str
-        ``aware``: a link carries one message at a time. ``unaware``: messages wait for nobody.
+        Whether links are shared (aware: one message at a time) or messages wait for nobody (unaware).
 
     Raises
     ------

@@ -29,6 +29,8 @@ _ORDER = "tp-cp-ep-dp-pp"
 # Who sends what to experts: DeepEP's normal kernels and HybridEP one copy to a node, which forwards it inside (deepep2025); an
 # all-to-all of copies, as Megatron's "alltoall" dispatcher and DeepEP's low-latency kernels, one to every expert.
 DISPATCHERS = ("per-node", "per-expert")
+# Number formats of tokens on their way to experts.
+DISPATCHES = ("bf16", "fp8")
 _EMPTY_CHUNKS = 2  # chunks that may hold the embedding or the head and no layer
 LARGEST_COUNT = 2**53  # whole numbers up to here are floats without rounding
 Need: TypeAlias = tuple[Any, str, str]  # a condition, the field that breaks it, and what an error says after its value
@@ -40,7 +42,7 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("cp_comm_type", CP_COMM_TYPES),
     ("schedule", SCHEDULES),
     ("cp_balance", CP_BALANCES),
-    ("dispatch", ("bf16", "fp8")),
+    ("dispatch", DISPATCHES),
     ("dispatcher", DISPATCHERS),
     ("optimizer", tuple(memory.OPTIMIZERS)),
     ("offload", OFFLOADS),
@@ -75,8 +77,62 @@ class Plan:
     """How a training job is split. Degrees are whole numbers, or integer arrays of plans for a sweep.
 
     ``ep`` is nested: the expert-parallel group is made of data- and context-parallel ranks, so it multiplies no
-    devices. ``order`` lists the axes from neighbouring ranks outwards; ``ep`` takes the innermost ranks of ``cp`` and
-    ``dp`` together.
+    devices.
+
+    Attributes
+    ----------
+    tp : int
+        Tensor-parallel ranks.
+    pp : int
+        Pipeline stages.
+    cp : int
+        Context-parallel ranks.
+    dp : int
+        Data-parallel ranks.
+    ep : int
+        Expert-parallel ranks, out of cp x dp.
+    virtual_stages : int
+        Model chunks per device in the interleaved schedule. See ``largest_chunk_layers``.
+    micro_batch : int
+        Sequences in a micro-batch.
+    sharding : str, one of SHARDINGS
+        What data-parallel ranks share of the training state.
+    hsdp_group : int
+        Ranks that share one copy of the training state, with sharding hsdp.
+    reshard_after_forward : bool, optional
+        Whether fsdp and hsdp free gathered weights after each pass (default: yes without a pipeline, no in one).
+    sequence_parallel : bool
+        Tensor-parallel ranks share the sequences between products; otherwise each keeps them whole.
+    recompute : str, one of RECOMPUTES
+        What the backward pass computes again instead of keeping.
+    cp_comm_type : str, one of CP_COMM_TYPES
+        How context-parallel ranks exchange keys and values: p2p, block by block round a ring while others are computed,
+        all_gather, all of them before the attention, or a2a, tokens for heads.
+    order : str
+        Axes from neighbouring ranks outwards; ep takes the innermost ranks of cp and dp together.
+    schedule : str, one of SCHEDULES
+        Order of a pipeline's work; zb-h1, zb-v and dualpipe put the gradients of weights off.
+    recompute_layers : int, optional
+        Layers of a stage, with recompute full, as Megatron's block method (default: all).
+    recompute_modules : tuple of str, one of memory.MODULES
+        Parts of a layer that are computed again, with recompute selective (default: core_attn).
+    cp_balance : str, one of CP_BALANCES
+        Tokens of a context-parallel rank: an early and a late piece (zigzag), or one in a row.
+    node_limit : int, optional
+        Nodes that a token's experts may lie on (default: any).
+    dispatch : str, one of DISPATCHES
+        Number format of tokens on their way to experts; combined results stay 16-bit.
+    dispatcher : str, one of DISPATCHERS
+        Copies of a token on the network: one to every node with experts of it, forwarded inside, as DeepEP and HybridEP
+        send, or one to every expert, as an all-to-all does.
+    overlap_experts : bool
+        Messages to experts travel beside the products of another micro-batch.
+    optimizer : str, one of memory.OPTIMIZERS
+        Optimizer whose states are kept.
+    offload : str, one of OFFLOADS
+        What lies in the host's memory until it is needed.
+    mtp : bool
+        Train the modules for multi-token prediction that the model has, in pretraining.
     """
 
     tp: Num = 1
@@ -84,27 +140,26 @@ class Plan:
     cp: Num = 1
     dp: Num = 1
     ep: Num = 1
-    virtual_stages: Num = 1  # model chunks per device in the interleaved schedule; see largest_chunk_layers
-    micro_batch: Num = 1  # sequences
+    virtual_stages: Num = 1
+    micro_batch: Num = 1
     sharding: str = "zero1"
-    hsdp_group: Num = 1  # ranks that share one copy of the state; only with hsdp
-    # Only with fsdp and hsdp: whether gathered weights are freed after each pass; None: freed, but not in a pipeline
+    hsdp_group: Num = 1
     reshard_after_forward: bool | None = None
     sequence_parallel: bool = True
     recompute: str = "none"
-    cp_comm_type: str = "p2p"  # keys and values go round a ring, block by block; or all_gather, a2a
+    cp_comm_type: str = "p2p"
     order: str = _ORDER
-    schedule: str = "1f1b"  # of the pipeline: zb-h1, zb-v and dualpipe put the gradients of weights off
-    recompute_layers: int | None = None  # only with full: so many layers of each stage, as Megatron's block method
-    recompute_modules: tuple[str, ...] = ()  # only with selective: parts of a layer, of memory.MODULES
+    schedule: str = "1f1b"
+    recompute_layers: int | None = None
+    recompute_modules: tuple[str, ...] = ()
     cp_balance: str = "zigzag"
-    node_limit: int | None = None  # nodes that a token's experts may lie on
-    dispatch: str = "bf16"  # format in which tokens travel to experts; combined results stay 16-bit
-    dispatcher: str = "per-node"  # copies of a token on the network: one to a node, or one to every expert
-    overlap_experts: bool = False  # a micro-batch's messages to experts travel beside the products of another
-    optimizer: str = "adamw"  # one of memory.OPTIMIZERS
-    offload: str = "none"  # what lies in the host's memory
-    mtp: bool = True  # whether pretraining trains the modules for multi-token prediction that the model has, if any
+    node_limit: int | None = None
+    dispatch: str = "bf16"
+    dispatcher: str = "per-node"
+    overlap_experts: bool = False
+    optimizer: str = "adamw"
+    offload: str = "none"
+    mtp: bool = True
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "hsdp_group"):

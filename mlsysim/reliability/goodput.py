@@ -203,26 +203,28 @@ def training_goodput(
     nodes : float or array, 1
         Nodes of the job; it stops when any of them fails.
     node_mtbf : float or array, s
-        Mean time between failures of one node (not of a device, not of the cluster).
+        Mean time between failures of one node (not of a device, not of the cluster), as in ``"264 day"``.
     restart : float or array, s
-        From a failure until the job works again, with a node at hand: notice, replace, load, warm up.
+        Time from a failure until the job works again, with a node at hand: notice, replace, load, warm up.
     checkpoint_bytes : float or array, byte
-        Whole checkpoint, optimizer state included (:func:`mlsysim.memory.checkpoint_bytes`).
-    writer_bandwidth, storage_bandwidth : float or array, byte/s
-        What one writer can write, and what the storage takes in altogether.
+        Whole checkpoint, optimizer state included (:func:`mlsysim.memory.checkpoint_bytes`), as in ``"5.7 TB"``.
+    writer_bandwidth : float or array, byte/s
+        Bandwidth of one writer of a checkpoint.
+    storage_bandwidth : float or array, byte/s
+        Bandwidth that the storage takes in altogether.
     writers : float or array, 1, optional
-        Who write at the same time; one per node unless given.
+        Writers at the same time (default: one per node).
     interval : float or array, s, optional
-        Work between two checkpoints; the best one unless given.
-    method : str
-        ``waits``: training stands still until the checkpoint is written. ``background``: it waits for the copy into the
-        host's memory only, and the checkpoint counts once it is written.
+        Work between two checkpoints (default: the best).
+    method : str, one of METHODS
+        Whether training waits until a checkpoint is written, or goes on in the background. With ``background`` it waits for the copy
+        into the host's memory only, and the checkpoint counts once it is written.
     copy_bandwidth : float or array, byte/s, optional
-        With ``background``: what one writer copies into its host's memory.
+        Bandwidth of one writer's copy into its host's memory, with method background.
     spares : float or array, 1
         Nodes that stand by.
     repair : float or array, s
-        Mean time until a failed node is back; 0 when a replacement is always at hand.
+        Mean time until a failed node is back (default: 0, a replacement is always at hand).
     origins : mapping, optional
         Where the numbers came from, by name, for ``explain()``.
 

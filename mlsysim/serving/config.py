@@ -28,24 +28,27 @@ class Config:
     Attributes
     ----------
     max_num_batched_tokens : int, optional
-        Token budget of a step; 8192 on devices with 70 GiB and more other than A100, else 2048.
+        Tokens of a step, at most (default: as vLLM 0.11). 8192 on devices with 70 GiB and more other than A100, else 2048.
     max_num_seqs : int, optional
-        Sequences that run at a time; 1024 on those devices, else 256, and never above the token budget.
-    gpu_memory_utilization : float
+        Sequences that run at a time, at most (default: as vLLM 0.11). 1024 on those devices, else 256, and never above the token
+        budget.
+    gpu_memory_utilization : float, 1, (0, 1]
         Share of the device memory that the server takes.
     prefix_caching : bool
-        Whether a free block keeps what it holds until it is taken: cached leading tokens are used, and a sequence that was
-        thrown out finds its own blocks again. What is cached of a prompt when it first comes, its trace must say.
+        Do not compute what is cached again: the cached_len of the trace, and a preempted request's own blocks. A free block keeps
+        what it holds until it is taken. What is cached of a prompt when it first comes, its trace must say.
     block_tokens : int
-        Tokens in a block of cache; of a model with recurrences a block has as many more as hold a state, unless ``kv_blocks`` is given.
+        Tokens in a block of cache. Of a model with recurrences a block has as many more as hold a state, unless ``kv_blocks`` is
+        given.
     max_model_len : int, optional
-        Longest prompt and answer together; none unless given.
+        Longest prompt and answer together, in tokens.
     kv_blocks : int, optional
-        Blocks of cache, as a server prints them; from the memory of the device unless given.
+        Blocks of cache of one server, as it prints them (default: from the memory).
     reserve : float, byte, optional
         What each device holds beside weights and cache; by ``memory.server_memory`` unless given.
     engine_version : str
-        The release of vLLM that says what it holds in memory; that of ``memory.server_memory`` unless given.
+        Release of vLLM whose memory the server has (default: that of memory --serve). With tier 1 a calibration of another one is
+        refused.
     """
 
     max_num_batched_tokens: int | None = None

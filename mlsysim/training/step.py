@@ -407,24 +407,27 @@ def training_step(
         Sequences per step.
     seq : float or array, 1
         Tokens per sequence.
-    intra_bandwidth, inter_bandwidth : float or array, byte/s, optional
-        Per device and one way, in place of the catalogue's.
+    intra_bandwidth : float or array, byte/s, (0, inf), optional
+        Bandwidth per device inside a scale-up domain, one way (default: the catalogue's).
+    inter_bandwidth : float or array, byte/s, (0, inf), optional
+        Network bandwidth per device between scale-up domains, one way, as in ``"400 Gbit/s"`` (default: the catalogue's).
     domain : int, optional
         Devices that the scale-up link joins, in place of the catalogue's.
     precision : str
-        Of the linear layers; attention, logits and messages stay 16-bit. A word of ``memory.SCALINGS`` (``fp8-blockwise``,
+        Number format of the linear layers; attention, logits and messages stay 16-bit. A word of ``memory.SCALINGS`` (``fp8-blockwise``,
         ``mxfp8``, ...) says how the numbers are scaled as well; ``fp8`` leaves that open.
     efficiencies : Efficiencies or str
         What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
-    attn_len : float or array, 1, optional
-        Tokens that attend to each other when sequences are packed; the sequence unless given.
-    task : str
-        ``pretrain``, ``sft`` (the same work) or ``lora`` (frozen weights have no gradients).
-    variation : float or array, 1, optional
-        Standard deviation over mean of the time that a device takes: the step waits for the slowest. In place of the
-        efficiencies' own.
-    host_bandwidth : float or array, byte/s, optional
-        Of the link to the host's memory, one way, for a plan that offloads; the catalogue's where it knows one.
+    attn_len : float or array, token, (0, inf), optional
+        Tokens that attend to each other when sequences are packed (default: the sequence).
+    task : str, one of TASKS
+        What is trained: pretrain, sft (the same work) or lora, whose frozen weights have no gradients.
+    variation : float or array, 1, [0, inf), optional
+        Standard deviation over mean of the time that a device takes: the step waits for the slowest (default: the
+        efficiencies' own).
+    host_bandwidth : float or array, byte/s, (0, inf), optional
+        Bandwidth of the link to the host's memory, one way, for a plan that offloads, as in ``"50 GB/s"`` (default: the
+        catalogue's).
 
     Returns
     -------

@@ -43,8 +43,8 @@ import numpy as np
 import mlsysim
 from mlsysim import catalog, cli, hlo, inference, memory, roofline, serving, training, transformer
 from mlsysim.catalog.hf import from_hf_config
-from mlsysim.cli.searching.swept import SOLVERS
-from mlsysim.cli.searching.swept import find as swept
+from mlsysim.cli.solvers import SOLVERS
+from mlsysim.cli.solvers import find as swept
 from mlsysim.equations import REGISTRY, Equation
 from mlsysim.errors import MlsysimError
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
@@ -155,9 +155,7 @@ PATHS = (
     "submissions",
     "assignment",
 )
-COMMANDS = [
-    name for names in cli.GROUPS.values() for name in names if name not in ("validate", "grade", "bench-device", "hlo")
-]
+COMMANDS = [name for name in cli.COMMANDS if name not in ("validate", "grade", "bench-device", "hlo")]
 # What a legal value may be, by option; heavy ones are kept small, since a long run is no hang.
 POOL: dict[str, Sequence[str]] = {
     "model": ("Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B", "gpt2", "Mixtral-8x7B", "DeepSeek-V3", "Qwen3-235B-A22B", "Gemma-2-9B"),
@@ -170,12 +168,11 @@ POOL: dict[str, Sequence[str]] = {
     "nodes": ("1", "2", "4", "16"), "requests": ("1", "20", "200"), "rate": ("0.5", "5", "100"),
     "input_len": ("1", "100", "4000"), "output_len": ("1", "50"), "seq": ("1", "512", "4096", "131072"),
     "global_batch": ("1", "16", "1024"), "layers": ("1", "2"), "count": ("1", "5"), "chunk": ("1000", "262144"), "replicas": ("1", "3"),
-    "micro_batch": ("1", "2", "4"), "splits": ("1", "4"), "active_chunks": ("1", "2"), "max_nodes": ("10", "5000"),
+    "splits": ("1", "4"), "active_chunks": ("1", "2"), "max_nodes": ("10", "5000"),
     "estimator": ("roofline", "systolic", "composite"), "array": ("tpu-v3-chip", "128x128"), "rest": ("roofline",), "products": ("systolic",),
-    "run_as": ("f32=fp32", "bf16=fp8"), "split": ("linear", "dependency"), "facility": ("google-fleet-2024", "x"), "grid": ("us-average", "x"),
+    "run_as": ("f32=fp32", "bf16=fp8"), "facility": ("google-fleet-2024", "x"), "grid": ("us-average", "x"),
     "optimization": ("localBWAware", "baseline"), "congestion": ("aware", "unaware"), "compat": ("astrasim",), "by": ("time_s", "e2e_s"),
     "best": ("1", "5"), "solver": (*SOLVERS, "eq-ridge-point", "eq-kv-cache"), "rule": ("roofline-page",), "order": ("tp-cp-ep-dp-pp", "tp-dp-pp-cp"),
-    "rental": ("2.5 USD/h",), "quantile": ("0.9", "0.99"), "gpu_memory_utilization": ("0.5", "0.9"),
 }  # fmt: skip
 QUANTITIES = ("0", "1", "0.5", "8", "100", "1e9", "1 GB", "2 TB/s", "400 Gbit/s", "1 TFLOP", "10 us", "450 ms", "1 year", "700 W", "30 %", "2 USD/h",
               "0.4 kg/kWh", "1.8 L/kWh", "940 MHz", "1e15", "-5", "1e300", "1e-300", "3 h")  # fmt: skip
@@ -198,12 +195,15 @@ def _value(rng: random.Random, action: Action) -> str:
         return str(rng.choice(list(places().values()))) if rng.random() < 0.97 else "nowhere"
     if rng.random() < 0.06:
         return rng.choice(JUNK)
+    declared = getattr(action, "declared", None)
     if action.choices and rng.random() < 0.95:
         allowed = [str(c) for c in action.choices if c not in ("profile", "scalesim")]
         return rng.choice(allowed)
     if action.dest in POOL and rng.random() < 0.93:
         return rng.choice(POOL[action.dest])
-    if action.type is int:
+    if declared is not None and declared.values and rng.random() < 0.5:
+        return str(rng.choice(declared.values))
+    if action.type is int or (declared is not None and declared.kind == "whole"):
         return str(rng.choice((1, 2, 4, 8, 16, 0, -1, 3, 2**31)))
     return rng.choice(QUANTITIES)
 

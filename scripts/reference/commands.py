@@ -15,9 +15,8 @@ _DEFAULT = re.compile(r"\s*\(default: (.*?)\)\s*$")
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """Every command that can be run, with its parser, in the order of the help."""
     found: dict[str, argparse.ArgumentParser] = {}
-    for names in cli.GROUPS.values():
-        for name in names:
-            found |= dict(_below(name, _choices(cli._parser(name))[name]))
+    for name in cli.COMMANDS:
+        found |= dict(_below(name, _choices(cli._parser(name))[name]))
     return found
 
 

@@ -12,7 +12,7 @@ from support import ROOT
 
 from mlsysim import catalog, inference, roofline
 from mlsysim.catalog import kept
-from mlsysim.cli import GROUPS, _parser, main
+from mlsysim.cli import COMMANDS, _parser, main
 from mlsysim.errors import InputError, UnknownNameError
 
 CHIP = {"peak_flops": {"bf16": "400 TFLOP/s"}, "memory_bandwidth": "3 TB/s", "memory_capacity": "96 GB"}
@@ -202,13 +202,12 @@ def test_every_command_takes_a_catalogue_and_leaves_nothing_behind(
     assert main(words) == 2 and "unknown device 'My-Chip'" in capsys.readouterr().err
     assert main(["grids", "--catalog", str(path)]) == 0 and "My-Roof" in capsys.readouterr().out
     assert main(["devices", "--catalog", str(tmp_path / "none.toml")]) == 2 and "none.toml" in capsys.readouterr().err
-    for group in GROUPS.values():
-        for command in group:
-            parser = _parser(command)
-            leaves = [parser]
-            while any(nested(p) for p in leaves):
-                leaves = [q for p in leaves for q in (nested(p) or [p])]
-            assert all("--catalog" in p._option_string_actions for p in leaves), command
+    for command in COMMANDS:
+        parser = _parser(command)
+        leaves = [parser]
+        while any(nested(p) for p in leaves):
+            leaves = [q for p in leaves for q in (nested(p) or [p])]
+        assert all("--catalog" in p._option_string_actions for p in leaves), command
 
 
 def nested(parser: ArgumentParser) -> list[ArgumentParser]:

@@ -1,12 +1,12 @@
 """The command line as a new user meets it."""
 
+import argparse
 import json
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from mlsysim import catalog, cli, roofline
-from mlsysim.cli.arguments import Parser, print_json
+from mlsysim.cli.arguments import print_json
 from mlsysim.errors import InputError
 
 ROOFLINE = ["roofline", "--device", "H100", "--flops", "1 TFLOP", "--bytes", "1e9"]
@@ -245,12 +245,20 @@ def test_a_wrong_collective_is_one_sentence_and_exit_code_2(change: list[str], s
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("group", cli.GROUPS)
-def test_a_command_is_found_in_its_module(group: str) -> None:
-    """The table says which module a command is in, so that no other is imported for it."""
-    commands = Parser(prog="mlsysim").add_subparsers(parser_class=Parser)
-    import_module(f"mlsysim.cli.{group}").add(commands)
-    assert tuple(commands.choices) == cli.GROUPS[group]
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_a_command_is_found_in_its_module(command: str) -> None:
+    """The table says which module a command is in, so that no other is imported for it, and what its line of help is."""
+    parser = cli._parser(command)
+    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    assert command in commands.choices and len(commands.choices) <= 3
+    assert {a.dest: a.help for a in commands._choices_actions}[command] == cli.COMMANDS[command]
+
+
+def test_the_help_lists_every_command_and_imports_none() -> None:
+    code = "import sys; from mlsysim import cli\ntry: cli.main(['--help'])\nexcept SystemExit: print(sum('mlsysim.cli.' in m for m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout.splitlines()[-1]) <= 2
+    assert all(f"\n    {name}" in done.stdout for name in cli.COMMANDS)
 
 
 def test_one_command_leaves_the_others_unread() -> None:
@@ -338,7 +346,7 @@ sys.exit(cli.main({command!r}))"""
         ([*TRAIN, "--tp", "0"], "argument --tp: 0 must be"),
         ([*TRAIN, "--tp", "two"], "argument --tp: 'two' is not a whole number"),
         ([*TRAIN, "--nodes", "-1"], "argument --nodes: -1 must be"),
-        ([*SERVE, "--batch", "0"], "argument --batch: 0 must be"),
+        ([*SERVE, "--batch", "0"], "argument --batch: '0' must lie in [1, 1e12]"),
         ([*SERVE, "--quantile", "nan"], "argument --quantile: "),
         ([*SERVE, "--quantile", "1e999"], "argument --quantile: "),
         ([*MEMORY, "--capacity", "-80 GB"], "argument --capacity: '-80 GB' must be above 0 byte"),
@@ -347,7 +355,7 @@ sys.exit(cli.main({command!r}))"""
         ([*ROOFLINE, "--efficiency", "5e-324", "--json"], "have no finite result"),
         ([*ROOFLINE, "--efficiency", "5e-324"], "have no finite result"),
         (["energy", "--devices", "8", "--time", "1e308", "--device", "H100", "--pue", "1.2", "--json"], "have no finite result"),
-        ([*ROOFLINE, "--device", "x" * 5000], "43 are known"),
+        ([*ROOFLINE, "--device", "x" * 5000], "43 are known; 'mlsysim devices' lists them"),
         (["sweep", "eq-ridge-point", "x" * 5000], "is not NAME=VALUES"),
         (["devices", "--what" + "x" * 5000], "unrecognized arguments: --whatxxx"),
         (["roofline", "--device", "H100", "--flops", "x" * 5000, "--bytes", "1"], "is not a quantity"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mlsysim import catalog, cli, inference, roofline, training
-from mlsysim.cli.searching import swept
+from mlsysim.cli import solvers as swept
 from mlsysim.equations import REGISTRY
 from mlsysim.parallelism import Plan
 

@@ -139,8 +139,8 @@ def by_hand(
     one = one.with_slots(places)
     for n in range(1, 40):
         if rate < n * one.capacity:
-            load = capacity.load(one, rate, n, ttft=slo.ttft, itl=slo.itl, quantile=slo.percentile)
-            if (1 - load.late) * load.in_pace >= slo.percentile:
+            load = capacity.load(one, rate, n, ttft=slo.ttft, itl=slo.itl, quantile=slo.quantile)
+            if (1 - load.late) * load.in_pace >= slo.quantile:
                 return n
     return None
 
@@ -196,7 +196,7 @@ def test_a_router_and_the_spread_of_answers_change_what_is_needed(capsys: pytest
     [
         ("Qwen3-32B", "B200", 20.0, SLO(ttft=0.5, itl=0.03)),
         ("Qwen3-32B", "B200", 20.0, SLO(ttft=0.25)),
-        ("Llama-3.1-8B", "H100", 90.0, SLO(itl=0.012, percentile=0.95)),
+        ("Llama-3.1-8B", "H100", 90.0, SLO(itl=0.012, quantile=0.95)),
     ],
 )
 def test_serve_finds_what_a_loop_over_layouts_and_replicas_finds(
@@ -432,7 +432,7 @@ def test_answers_are_short_and_go_into_json() -> None:
         (lambda: mlsysim.serve("Llama-3.1-8B", "H100", tp=3), "cannot split Llama-3.1-8B"),
         (lambda: mlsysim.serve("Llama-3.1-8B", "H100", input_len="long"), "input_len = 'long'"),  # type: ignore[arg-type]
         (lambda: SLO(ttft=0), "ttft"),
-        (lambda: SLO(percentile=99), "0.99 is the 99th percentile"),
+        (lambda: SLO(quantile=99), "0.99 is the 99th percentile"),
         (lambda: mlsysim.train("Llama-3.1-8B", "DGX-H100", plan=Plan(dp=8), tp=2), "plan and tp are both given"),
         (lambda: mlsysim.train("Llama-3.1-8B", "DGX-H100", seq=0), "seq = 0"),
         (lambda: mlsysim.train("Llama-3.1-8B", "DGX-H100", tokens="many"), "tokens"),

@@ -28,7 +28,7 @@ def test_nothing_on_the_front_is_beaten_and_everything_else_is() -> None:
 
 @pytest.mark.independent
 def test_money_energy_and_rates_belong_together() -> None:
-    found = frontier("Llama-3.1-70B", "H100", price=2.0 / 3600.0, **SMALL)
+    found = frontier("Llama-3.1-70B", "H100", price="2 USD/h", **SMALL)
     tdp = catalog.device("H100").tdp
     for p in found.points:
         assert p.user_rate == pytest.approx(1.0 / p.tpot)
@@ -108,7 +108,9 @@ def test_bad_questions_are_refused_clearly() -> None:
         ({"acceptance": 1.5}, "acceptance = 1.5 must lie between 0 and 1"),
         ({"modes": []}, "modes is empty"),
         ({"pue": 0.5}, "pue = 0.5"),
-        ({"price": 0.0}, "price = 0.0"),
+        ({"price": 2.5}, "price = 2.5 has no unit; write it as in '2.5 USD/h'"),
+        ({"price": "2.5"}, "has no unit, and nobody says money in USD/s"),
+        ({"price": "0 USD/h"}, "price = 0"),
         ({"most": 0}, "most = 0"),
         ({"precisions": ["fp4"]}, "does not multiply in fp4"),
     ):
@@ -126,7 +128,7 @@ def test_bad_questions_are_refused_clearly() -> None:
 
 @pytest.mark.independent
 def test_what_a_token_costs_is_as_uncertain_as_how_many_a_device_makes() -> None:
-    for p in frontier("Llama-3.1-70B", "H100", modes=["together"], price=1e-3, **SMALL).points:
+    for p in frontier("Llama-3.1-70B", "H100", modes=["together"], price="3.6 USD/h", **SMALL).points:
         assert p.device_range and p.cost_range and p.energy_range and p.cost and p.energy
         assert p.cost_range == pytest.approx([1e6 * 1e-3 / rate for rate in reversed(p.device_range)])
         assert p.energy_range[1] / p.energy_range[0] == pytest.approx(p.device_range[1] / p.device_range[0])
@@ -144,7 +146,7 @@ def test_the_command_prints_draws_and_says_what_is_missing(tmp_path: Path, capsy
     base = ["frontier", "--model", "gpt-oss-120B", "--device", "H100", "--input-len", "1024", "--output-len", "512"]
     drawing = tmp_path / "front.svg"
     assert (
-        cli.main([*base, "--slo", "ttft=2 s, itl=40 ms", "--mode", "together", "--chart", str(drawing), "--explain"])
+        cli.main([*base, "--ttft", "2 s", "--itl", "40 ms", "--mode", "together", "--chart", str(drawing), "--explain"])
         == 0
     )
     assert "tokens/s a device" in capsys.readouterr().out
@@ -152,8 +154,8 @@ def test_the_command_prints_draws_and_says_what_is_missing(tmp_path: Path, capsy
     assert cli.main([*base, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["best"] == found["front"][-1]
-    assert cli.main([*base, "--slo", "itl=1 us"]) == 3
+    assert cli.main([*base, "--itl", "1 us"]) == 3
     capsys.readouterr()
-    for bad in ("speed=2 s", "itl=fast", "itl=1 ms, itl=2 ms"):
-        assert cli.main([*base, "--slo", bad]) == 2
-        assert "--slo" in capsys.readouterr().err
+    for option, bad in (("--ttft", "2 GB"), ("--itl", "fast"), ("--itl", "0 s")):
+        assert cli.main([*base, option, bad]) == 2
+        assert f"argument {option}" in capsys.readouterr().err

@@ -757,8 +757,8 @@ def test_the_command_writes_what_the_library_writes(tmp_path: Path, capsys: pyte
     [
         (["--name", "../x"], "name '../x'"),
         (["--max-nodes", "3"], "loops unrolled is"),
-        (["--max-nodes", "0"], "not a number of nodes"),
-        (["--split", "diagonal"], "unknown split"),
+        (["--max-nodes", "0"], "'0' must lie in [1, 9999999]"),
+        (["--split", "diagonal"], "argument --split: invalid choice: 'diagonal'"),
         (["--rounding", "up"], "invalid choice"),
     ],
 )

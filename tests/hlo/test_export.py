@@ -374,7 +374,7 @@ def test_the_command_line_writes_a_program_that_reads_back(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("mlp", "--widths", "16,a"), "not a list of widths"),
+        (("mlp", "--widths", "16,a"), "not a list of whole numbers"),
         (("mlp", "--parallelism", "pp"), "parallelism"),
         (("mlp", "-o", "/no/such/folder/x.mlir"), "cannot be written"),
     ],

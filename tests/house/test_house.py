@@ -19,7 +19,7 @@ THIRD_PARTY_ALLOWED = {
     "evidence.measuring.tiny": {"numpy"},
     "explore.fronts": {"numpy"},
     "explore.sweeping": {"tqdm", "dask"},
-    "cli.searching.sweeping": {"numpy"},  # of the sweep alone
+    "cli.sweep": {"numpy"},  # of the sweep alone
     "doors.simulating": {"numpy"},  # repeated runs alone
     "serving.fleet.simulator": {"tqdm"},
     "hlo.profiler.xla_worker": {"jax", "jaxlib", "ml_dtypes", "numpy"},  # a process of its own

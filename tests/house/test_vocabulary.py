@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlsysim import cli
-from mlsysim.cli.searching.swept import SOLVERS, find
+from mlsysim.cli.solvers import SOLVERS, find
 from mlsysim.equations import REGISTRY
 from mlsysim.vocabulary import INSTEAD, WORDS
 

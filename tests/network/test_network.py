@@ -526,7 +526,7 @@ def test_the_command_on_a_topology(capsys: pytest.CaptureFixture[str]) -> None:
         (["--topology", "ring:8", "--ranks", "4"], "leave --ranks out"),
         (["--topology", "ring:8", "--overhead", "1 us"], "--endpoint-delay"),
         (["--topology", "ring:8", "--compat", "astra"], "it can be astrasim"),
-        (["--topology", "ring:8", "--splits", "0"], "splits = 0"),
+        (["--topology", "ring:8", "--splits", "0"], "argument --splits: 0 must be a whole number"),
         (["--topology", "ring:8", "--splits", "many"], "not a whole number"),
         (["--topology", "ring:8", "--bandwidth", "50 GB"], "is not in GB/s"),
         (["--topology", "rng:8"], "did you mean 'ring'"),

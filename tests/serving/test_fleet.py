@@ -913,7 +913,7 @@ def test_layers_and_forgetting_have_a_door() -> None:
         (["--host-memory", "1 GB"], "host_memory is for prefix_tree"),
         (["--draft-model", "Llama-3.2-1B"], "draft_model is for acceptance"),
         (["--acceptance", "0.5,2"], "acceptance = 2.0 at position 2"),
-        (["--acceptance", "often"], "not a list of chances"),
+        (["--acceptance", "often"], "not a list of numbers"),
         (["--routing", "prefix"], "needs a cache that says what is in it"),
         (["--autoscaler", "3"], "not two whole numbers"),
         (["--autoscaler", "3:2"], "most = 2"),

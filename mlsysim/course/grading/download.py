@@ -35,21 +35,31 @@ def grade(
     Parameters
     ----------
     assignment : str
-        As in "01-iron-law".
+        The assignment, as in exercises/01-iron-law.
     submissions : str or Path
-        A folder, unpacked as a course system gave it.
+        A download of Canvas, Moodle or Gradescope, unpacked, or one STUDENT-ID.ipynb each.
     output : str or Path
-        The table, a CSV file; the others lie beside it.
-    timeout, jobs, insecure, roster
-        As of :func:`~mlsysim.course.grading.grade_folder`.
+        Table of grades, a CSV file; the others lie beside it.
+    timeout : float, s, (0, 3600]
+        Wall and processor time for one submission (default: 60 s).
+    jobs : int
+        Submissions run at a time.
+    insecure : bool
+        Run without a sandbox, as yourself: trusted code only.
+    roster : str or Path, optional
+        The course's list, as its system exports it; who is missing gets a row.
     due : datetime, optional
-        With a time zone; what came later loses ``late_per_day`` of its score for each day begun, all after ``late_days``.
+        When it was due, with its time zone: 2026-12-01T23:59+01:00.
+    late_per_day : float, 1, [0, 1]
+        Share of the score that a day begun after that costs.
+    late_days : int, [0, inf)
+        Days after which nothing is left.
     before : str or Path, optional
-        JSON of an earlier run, whose points are kept where they are better.
-    import_to : str, optional
-        Course system to write an import file for: ``canvas``, ``moodle`` or ``gradescope``; needs the roster.
+        Grades of an earlier run, JSON: the better points count, question by question.
+    import_to : str, one of course.grading.table.SYSTEMS, optional
+        Course system to write an import file for too; needs the roster.
     feedback : str or Path, optional
-        Folder for a page per student.
+        Folder for one page per student with the hints in full.
 
     Raises
     ------

@@ -6,10 +6,12 @@ from html import escape
 from typing import Any
 
 from mlsysim import catalog, energy, equations, memory, units
-from mlsysim.catalog import Machines
+from mlsysim.capacity import Load
+from mlsysim.catalog import Machines, Model
+from mlsysim.cost.rent import rent_of
 from mlsysim.course.sizing import plans
 from mlsysim.course.sizing.fields import FieldError, Job, job
-from mlsysim.doors.bills import Bill, rent_of
+from mlsysim.doors.bills import Bill
 from mlsysim.doors.serving import Served, serve, splits
 from mlsysim.doors.targets import SLO
 from mlsysim.doors.training import SEQ, Trained, default_batch, described, networked, train
@@ -43,6 +45,9 @@ class Row:
     value: Any
     unit: str
     text: str
+
+
+_NO_ANSWER = Row("speed", "How fast", None, "s", "No answer"), Row("cost", "What it costs", None, "", "No answer")
 
 
 @dataclass
@@ -161,9 +166,10 @@ def _common(j: Job) -> dict[str, Any]:
 # Serving
 
 
-def _serve(j: Job) -> Sized:
+def _asked(j: Job) -> tuple[Model, dict[str, Any], list[str]]:
+    """The model as it is served, the arguments of the door, and what was taken for what the door has not."""
     made = j.of(*_SERVE)
-    notes = []
+    notes: list[str] = []
     model = j.model
     if (
         "weights" in made and not {"weights", "precision"} & j.texts.keys()
@@ -176,14 +182,65 @@ def _serve(j: Job) -> Sized:
         made["kv"] = "fp8"
     targets = j.of("ttft", "itl", "e2e")
     if targets:
-        made["slo"] = SLO(**targets, **j.of("percentile"))
-    elif "percentile" in j.given:
+        made["slo"] = SLO(**targets, **j.of("quantile"))
+    elif "quantile" in j.given:
         raise FieldError(
-            "percentile",
-            "Requests within these targets (percentile) needs a target; give a time to the first token, between tokens or to the last",
+            "quantile",
+            "Share of the requests that must meet the targets (quantile) needs a target; give a time to the first token, between tokens or to the last",
         )
+    return model, made, notes
+
+
+def _number(name: str, label: str, value: Any, unit: str, form: str = ",.4g") -> Row:
+    """A row of a plain number; a whole one is written as it is."""
+    return Row(name, label, value, unit, f"{value:,}" if isinstance(value, int) else f"{value:{form}}")
+
+
+def _alone(s: Served) -> tuple[Row, list[Row]]:
+    """How fast a static batch is, and its rows."""
+    g = s.generation
+    low, high = (float(x) for x in g.interval().ends)
+    said = f"First token after {shown(g.ttft, 's')}, then one every {shown(g.itl, 's')}"
+    past = f" ({shown(low, 's')} to {shown(high, 's')} in {g.interval().quantiles.nominal:.0%} of past errors)"
+    return Row("speed", "How fast", float(g.itl), "s", said), [
+        _quantity("ttft", "Time to the first token", g.ttft, "s"),
+        _quantity("itl", "Time between tokens", g.itl, "s"),
+        _quantity("e2e", "Whole answer", g.e2e, "s", past),
+        _quantity("e2e_low", "Whole answer, low end", low, "s"),
+        _quantity("e2e_high", "Whole answer, high end", high, "s"),
+    ]
+
+
+def _loaded(s: Served, load: Load) -> tuple[Row, list[Row]]:
+    """How fast replicas under load are, and their rows."""
+    share = f"{100 * load.quantile:g} %"
+    said = (
+        f"{float(load.rate):,.4g} requests/s, first token within {shown(load.ttft_quantile, 's')} ({share} of them), "
+        f"then one every {shown(load.itl, 's')}"
+    )
+    rows = [
+        _number("rate", "Requests per second", float(load.rate), "1/s"),
+        _quantity("ttft", f"Time to the first token, {share} of requests", load.ttft_quantile, "s"),
+        _quantity("itl", "Time between tokens, mean", load.itl, "s"),
+        _quantity("itl_quantile", f"Time between tokens, {share} of requests", load.itl_quantile, "s"),
+        _number("utilisation", "Share of the capacity", float(load.utilisation), "1", ".1%"),
+        _number("replicas", "Replicas", s.replicas, "1"),
+    ]
+    if s.rate_range is not None:
+        ends = zip(("low", "high"), s.rate_range, strict=True)
+        rows += [_number(f"rate_{end}", f"Requests per second, {end} end", rate, "1/s") for end, rate in ends]
+    if (known := s.devices_range) is not None:
+        most = s.too_few if known[1] is None else f"{known[1]:,}"
+        rows += [
+            _number("devices_low", "Devices, low end", known[0], "1"),
+            Row("devices_high", "Devices, high end", known[1], "1", most),
+        ]
+    return Row("speed", "How fast", float(load.itl), "s", said), rows
+
+
+def _serve(j: Job) -> Sized:
+    model, made, notes = _asked(j)
     s: Served = serve(model, j.machines, **made)
-    d, load, g = s.deployment, s.load, s.generation
     where = f"{s.devices:,} x {s.question.device.name}"
     spread = ""
     if s.answered and (known := s.devices_range) is not None:
@@ -201,81 +258,14 @@ def _serve(j: Job) -> Sized:
         fits = Row("fits", label, True, "", f"Yes, on {where} ({s.layout}{spread})")
     rows: list[Row] = [Row("devices", "Devices", s.devices, "1", f"{s.devices:,}")] if s.fits else []
     if not s.answered:
-        speed = Row("speed", "How fast", None, "s", "No answer")
-        cost = Row("cost", "What it costs", None, "", "No answer")
+        speed, cost = _NO_ANSWER
     else:
-        if load is None:
-            low, high = (float(x) for x in g.interval().ends)
-            speed = Row(
-                "speed",
-                "How fast",
-                float(g.itl),
-                "s",
-                f"First token after {shown(g.ttft, 's')}, then one every {shown(g.itl, 's')}",
-            )
-            rows += [
-                _quantity("ttft", "Time to the first token", g.ttft, "s"),
-                _quantity("itl", "Time between tokens", g.itl, "s"),
-                _quantity(
-                    "e2e",
-                    "Whole answer",
-                    g.e2e,
-                    "s",
-                    f" ({shown(low, 's')} to {shown(high, 's')} in {g.interval().quantiles.nominal:.0%} of past errors)",
-                ),
-                Row("e2e_low", "Whole answer, low end", low, "s", shown(low, "s")),
-                Row("e2e_high", "Whole answer, high end", high, "s", shown(high, "s")),
-            ]
-        else:
-            speed = Row(
-                "speed",
-                "How fast",
-                float(load.itl),
-                "s",
-                f"{float(load.rate):,.4g} requests/s, first token within {shown(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of them), then one every {shown(load.itl, 's')}",
-            )
-            rows += [
-                Row("rate", "Requests per second", float(load.rate), "1/s", f"{float(load.rate):,.4g}"),
-                _quantity(
-                    "ttft", f"Time to the first token, {100 * load.quantile:g} % of requests", load.ttft_quantile, "s"
-                ),
-                _quantity("itl", "Time between tokens, mean", load.itl, "s"),
-                _quantity(
-                    "itl_quantile",
-                    f"Time between tokens, {100 * load.quantile:g} % of requests",
-                    load.itl_quantile,
-                    "s",
-                ),
-                Row(
-                    "utilisation",
-                    "Share of the capacity",
-                    float(load.utilisation),
-                    "1",
-                    f"{float(load.utilisation):.1%}",
-                ),
-                Row("replicas", "Replicas", s.replicas, "1", f"{s.replicas:,}"),
-            ]
-            if s.rate_range is not None:
-                low, high = s.rate_range
-                rows += [
-                    Row("rate_low", "Requests per second, low end", low, "1/s", f"{low:,.4g}"),
-                    Row("rate_high", "Requests per second, high end", high, "1/s", f"{high:,.4g}"),
-                ]
-            if (ends := s.devices_range) is not None:
-                rows += [
-                    Row("devices_low", "Devices, low end", ends[0], "1", f"{ends[0]:,}"),
-                    Row(
-                        "devices_high",
-                        "Devices, high end",
-                        ends[1],
-                        "1",
-                        f"{ends[1]:,}" if ends[1] is not None else s.too_few,
-                    ),
-                ]
+        speed, found = _alone(s) if s.load is None else _loaded(s, s.load)
+        rows += found
         rows.append(Row("tokens_rate", "Output tokens per second", s.tokens_per_s, "token/s", f"{s.tokens_per_s:,.4g}"))
         cost = _money(s.bill.cost_rate, s.bill.cost_per_token, "output tokens")
         rows += _bill_rows(j, s.bill, "output tokens")
-    rows += [_quantity("weights", "Weights on each device", d.weight_memory, "byte")]
+    rows += [_quantity("weights", "Weights on each device", s.deployment.weight_memory, "byte")]
     sized = Sized(j, "mlsysim.serve", made, s, fits, speed, cost, rows)
     sized.lines = [*notes, *s.assumed]
     if s.answered:
@@ -405,28 +395,14 @@ def _train(j: Job) -> Sized:
         fits = Row("fits", "Does it fit?", True, "", f"Yes, on {on}: {t.reason.removeprefix('fits: ')}")
         total = None if run is None or bill.cost_rate is None else run * bill.cost_rate
         cost = _money(bill.cost_rate, bill.cost_per_token, "tokens", total)
-        if run is None:
-            speed = Row(
-                "speed",
-                "How fast",
-                float(step.time),
-                "s",
-                f"{shown(step.time, 's')} a step{spread}, {float(step.tokens / step.time):,.4g} tokens/s",
-            )
-        else:
-            speed = Row(
-                "speed",
-                "How fast",
-                run,
-                "s",
-                f"{shown(run, 's')} for {j.given['tokens']:,.4g} tokens, {shown(step.time, 's')} a step{spread}",
-            )
+        pace = f"{shown(step.time, 's')} a step{spread}"
+        said = f"{pace}, {float(step.tokens / step.time):,.4g} tokens/s"
+        if run is not None:
+            said = f"{shown(run, 's')} for {j.given['tokens']:,.4g} tokens, {pace}"
+        speed = Row("speed", "How fast", float(step.time) if run is None else run, "s", said)
     else:
         fits = Row("fits", "Does it fit?", False, "", f"No, on {on}: {t.reason.removeprefix('does not fit: ')}")
-        speed, cost = (
-            Row("speed", "How fast", None, "s", "No answer"),
-            Row("cost", "What it costs", None, "", "No answer"),
-        )
+        speed, cost = _NO_ANSWER
     rows = [Row("devices", "Devices", int(step.devices), "1", f"{int(step.devices):,}")]
     if t.fits:
         rows += [_quantity("step", "A step", step.time, "s", spread)]
@@ -437,13 +413,7 @@ def _train(j: Job) -> Sized:
             ]
         rows += [
             Row("mfu", "MFU", float(step.mfu), "1", units.percent(step.mfu, signed=False)),
-            Row(
-                "tokens_rate",
-                "Tokens per second",
-                float(step.tokens / step.time),
-                "token/s",
-                f"{float(step.tokens / step.time):,.4g}",
-            ),
+            _number("tokens_rate", "Tokens per second", float(step.tokens / step.time), "token/s"),
         ]
         if run is not None:
             rows.append(_quantity("run", "The whole run, without restarts", run, "s"))
@@ -463,13 +433,8 @@ def _train(j: Job) -> Sized:
         sized.data = t.to_dict()
     else:
         bigger = plans.more_devices(m, machines, given=given, **{k: work[k] for k in work})
-        sized.folds["What would fit"] = _listed(
-            [
-                f"{bigger}, with the splits of this page"
-                if bigger
-                else "nothing up to 64 times as many devices; try shorter sequences or smaller weights"
-            ]
-        )
+        none = "nothing up to 64 times as many devices; try shorter sequences or smaller weights"
+        sized.folds["What would fit"] = _listed([f"{bigger}, with the splits of this page" if bigger else none])
         sized.data = plain(step.to_dict())
     return sized
 

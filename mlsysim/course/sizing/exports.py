@@ -26,7 +26,7 @@ def _written(value: Any) -> str:
     """A value as Python writes it."""
     if isinstance(value, SLO):
         targets = [f"{n}={v!r}" for n, v in value.targets.items()]
-        return f"mlsysim.SLO({', '.join([*targets, f'percentile={value.percentile!r}'])})"
+        return f"mlsysim.SLO({', '.join([*targets, f'quantile={value.quantile!r}'])})"
     if isinstance(value, Plan):
         plain_ = Plan()
         said = [f"{n}={getattr(value, n)!r}" for n in _PLAN if getattr(value, n) != getattr(plain_, n)]

@@ -1,16 +1,19 @@
 """The fields of the form: what each is called, in which task it counts, and how its text is read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, units
 from mlsysim.catalog import Machines, Model
 from mlsysim.catalog.hf.config import MAX_CONFIG_BYTES, parse_json
-from mlsysim.doors.training import tokens_of
+from mlsysim.declared import parameters
+from mlsysim.doors.serving import serve
+from mlsysim.doors.targets import SLO
+from mlsysim.doors.training import tokens_of, train
 from mlsysim.errors import InputError, MlsysimError
-from mlsysim.memory.serving import FORMATS, KV_FORMATS, as_published, checkpoint
-from mlsysim.parallelism import RECOMPUTES, SHARDINGS
+from mlsysim.memory.serving import KV_FORMATS, as_published, checkpoint, server_memory
+from mlsysim.parallelism import SHARDINGS, Plan
 from mlsysim.results import Result
 
 # What can be asked, and how a person would ask it.
@@ -38,39 +41,19 @@ class Field(Result):
     fold: bool = False  # whether a page shows it only when asked
 
 
-def _options() -> tuple[Field, ...]:
-    whole = [
-        ("tp", "Tensor-parallel ranks", _ALL, ""),
-        ("pp", "Pipeline stages", _ALL, ""),
-        ("ep", "Expert-parallel ranks", _ALL, ""),
-        ("cp", "Context-parallel ranks", ("train",), ""),
-        ("virtual_stages", "Chunks of layers per stage", ("train",), ""),
-        ("micro_batch", "Sequences in a micro-batch", ("train",), ""),
-        ("max_num_seqs", "Most sequences at a time", ("fits",), ""),
-        ("max_num_batched_tokens", "Most tokens in a step", ("fits",), ""),
-    ]
-    return (
-        *(Field(name, label, "whole", tasks, example, fold=True) for name, label, tasks, example in whole),
-        Field("sharding", "Sharding of the states", "choice", ("train",), choices=SHARDINGS[:4], fold=True),
-        Field("recompute", "Recomputation", "choice", ("train",), choices=RECOMPUTES, fold=True),
-        Field(
-            "precision",
-            "Precision of the products",
-            "choice",
-            ("serve", "train"),
-            choices=("bf16", "fp16", "fp8", "fp4", "int8"),
-            fold=True,
-        ),
-        Field("weights", "Stored weights", "choice", _BOTH, choices=tuple(FORMATS), fold=True),
-        Field("kv", "Cache", "choice", _BOTH, choices=tuple(KV_FORMATS), fold=True),
-        Field(
-            "gpu_memory_utilization", "Share of the memory that the server takes", "number", ("fits",), "0.9", fold=True
-        ),
-        Field("price", "Price of a device", "quantity", _ALL, "2.50 USD/h", "USD/s", fold=True),
-        Field("pue", "Energy of the building over that of the devices (PUE)", "number", _ALL, "1.2", fold=True),
-        Field("grid", "Grid, for carbon", "name", _ALL, "France", fold=True),
-    )
+def _declared(
+    name: str, of: Callable[..., Any], tasks: tuple[str, ...], example: str = "", fold: bool = True, **by_hand: Any
+) -> Field:
+    """A field as the function that it is asked of declares it, but for what the form has ``by_hand``."""
+    p = parameters(of)[name]
+    plain = p.unit in ("1", "1/s", "token")
+    sort = "choice" if p.choices else "number" if plain else "quantity"
+    kind = {"number": "share" if p.range in ("(0, 1)", "(0, 1]") else sort}.get(p.kind, sort if p.choices else p.kind)
+    known = {"kind": kind, "example": example, "unit": p.unit or "1", "choices": p.choices}
+    return Field(name=name, label=p.label, tasks=tasks, fold=fold, **known | by_hand)
 
+
+_PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "int8")
 
 # Every field of the form by its name, with its words, its unit and its bounds.
 FIELDS: Mapping[str, Field] = {
@@ -81,18 +64,29 @@ FIELDS: Mapping[str, Field] = {
         Field("config", "A config.json instead", "text", _ALL),
         Field("device", "Device or node", "name", _ALL, "H100"),
         Field("count", "How many (empty: as many as it takes)", "whole", _ALL),
-        Field("rate", "Requests per second", "number", ("serve",), "10", "1/s"),
-        Field("input_len", "Tokens of a prompt", "number", ("serve",), "1024"),
-        Field("output_len", "Tokens of an answer", "number", ("serve",), "256"),
-        Field("ttft", "Time to the first token, at most", "quantity", ("serve",), "500 ms", "s"),
-        Field("itl", "Time between tokens, at most", "quantity", ("serve",), "30 ms", "s"),
-        Field("e2e", "Time to the last token, at most", "quantity", ("serve",), "10 s", "s"),
-        Field("percentile", "Requests within these targets", "share", ("serve",), "99 %"),
-        Field("max_model_len", "Tokens of the longest sequence", "whole", ("fits",), "8192"),
-        Field("global_batch", "Sequences in a step", "whole", ("train",), "1024"),
-        Field("seq", "Tokens of a sequence", "whole", ("train",), "4096"),
-        Field("tokens", "Tokens of the whole run", "text", ("train",), "1T"),
-        *_options(),
+        *(
+            _declared(n, serve, ("serve",), x, False)
+            for n, x in (("rate", "10"), ("input_len", "1024"), ("output_len", "256"))
+        ),
+        *(_declared(n, SLO, ("serve",), x, False) for n, x in (("ttft", "500 ms"), ("itl", "30 ms"), ("e2e", "10 s"))),
+        _declared("quantile", SLO, ("serve",), "99 %", False),
+        _declared("max_model_len", server_memory, ("fits",), "8192", False),
+        *(
+            _declared(n, train, ("train",), x, False)
+            for n, x in (("global_batch", "1024"), ("seq", "4096"), ("tokens", "1T"))
+        ),
+        *(_declared(n, Plan, _ALL) for n in ("tp", "pp", "ep")),
+        *(_declared(n, Plan, ("train",)) for n in ("cp", "virtual_stages", "micro_batch")),
+        *(_declared(n, server_memory, ("fits",)) for n in ("max_num_seqs", "max_num_batched_tokens")),
+        _declared("sharding", Plan, ("train",), choices=SHARDINGS[:4]),
+        _declared("recompute", Plan, ("train",)),
+        _declared("precision", serve, ("serve", "train"), kind="choice", choices=_PRECISIONS),
+        _declared("weights", server_memory, _BOTH),
+        _declared("kv", server_memory, _BOTH, kind="choice", choices=tuple(KV_FORMATS)),
+        _declared("gpu_memory_utilization", server_memory, ("fits",), "0.9"),
+        _declared("price", serve, _ALL, "2.50 USD/h", kind="quantity", unit="USD/s"),
+        _declared("pue", serve, _ALL, "1.2"),
+        Field("grid", "Grid, for carbon", "name", _ALL, "France", fold=True),
     )
 }
 
@@ -141,8 +135,9 @@ def _value(f: Field, text: str) -> Any:
             value = float(plain.rstrip("% ")) / 100 if plain.endswith("%") or float(plain) > 1 else float(plain)
         elif f.kind == "number":
             value = float(plain)
-        elif f.unit == "USD/s" and plain.replace(".", "", 1).isdigit():
-            value = units.parse(f"{plain} USD/h", f.unit)
+        elif f.unit == "USD/s":
+            text = f"{plain} USD/h" if plain.replace(".", "", 1).isdigit() else plain
+            value = units.parse(text, f.unit)
         elif f.unit == "s" and plain.replace(".", "", 1).isdigit():
             raise InputError("")
         else:
@@ -152,7 +147,7 @@ def _value(f: Field, text: str) -> Any:
         raise FieldError(f.name, f"{said} must be {what} above zero, for example {f.example}") from None
     if not 0 < value < 1e18:
         raise FieldError(f.name, f"{said} must be a number above zero, for example {f.example or 1}")
-    return value
+    return text if f.unit == "USD/s" else value
 
 
 def _model(texts: Mapping[str, str]) -> tuple[Model, Any, str]:

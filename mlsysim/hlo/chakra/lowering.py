@@ -57,10 +57,10 @@ def trace(
     ----------
     program, device, split, fusion, network, estimator, join, custom_calls
         As for :func:`mlsysim.hlo.estimate`. The network gives the time of a broadcast, which ASTRA-sim does not simulate.
-    rounding : str
-        ``carried`` or ``nearest``: how times become whole microseconds.
-    max_nodes : int
-        Regions of a rank, with loops that communicate unrolled.
+    rounding : str, one of hlo.chakra.steps.ROUNDINGS
+        How times become whole microseconds: what is cut is handed on (carried), or each by itself (nearest).
+    max_nodes : int, [1, 9999999]
+        Regions of a rank, at most, with loops unrolled.
 
     Raises
     ------

@@ -11,6 +11,9 @@ from mlsysim.hlo.reader.limits import MAX_OPS
 
 PARALLELISMS = ("dp", "fsdp", "tp")
 STAGES = ("partitioned", "annotated")
+EMBEDDINGS = ("gather", "onehot")
+RECOMPUTES = ("none", "attention")
+LAYOUTS = ("NHWC", "NCHW")
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 MAX_DEVICES = 4096
 OPS_OF_A_LAYER = (
@@ -23,21 +26,50 @@ MAX_LAYERS = MAX_OPS // OPS_OF_A_LAYER  # written out; in a loop they do not mak
 class Recipe:
     """A training step to lower: the model, how it is split, and the sizes of its batch.
 
-    ``batch`` counts samples per device; with tensor parallelism all devices work on the same batch.
+    Attributes
+    ----------
+    model : str
+        Model: mlp, resnet50 (18 to 200), or a transformer of the catalogue.
+    parallelism : str, one of PARALLELISMS
+        How the step is split.
+    devices : int
+        Devices that share the step.
+    batch : int
+        Samples per device; with tp, of all devices together.
+    seq : int
+        Tokens of a sample of a transformer.
+    layers : int, [0, inf)
+        Layers of a transformer, at most 500 unless it is a loop (default: the catalogue's).
+    widths : tuple of int
+        Widths of the MLP, first its inputs and last its classes.
+    dtype : str
+        Number format: bf16, fp16 or fp32 (default: fp32 for the MLP, bf16 otherwise).
+    stage : str, one of STAGES
+        Partitioned: one device's program with its collectives; annotated: global shapes with shardings.
+    scan : bool
+        Keep the layers of a transformer as one loop.
+    embedding : str, one of EMBEDDINGS
+        How embeddings are looked up; onehot is a product with one-hot rows, as MaxText may have it.
+    recompute : str, one of RECOMPUTES
+        What the backward pass computes again; attention: its scores.
+    image : int
+        Height and width of an image.
+    image_layout : str, one of LAYOUTS
+        Order of the dimensions of images.
     """
 
-    model: str  # "mlp", "resnet50", or a transformer of the catalogue
+    model: str
     parallelism: str = "dp"
     devices: int = 1
     batch: int = 1
     seq: int = 4096
-    layers: int = 0  # of a transformer; 0: the catalogue's
-    widths: tuple[int, ...] = (784, 1024, 1024, 10)  # of the MLP
-    dtype: str = ""  # empty: fp32 for the MLP, bf16 otherwise
+    layers: int = 0
+    widths: tuple[int, ...] = (784, 1024, 1024, 10)
+    dtype: str = ""
     stage: str = "partitioned"
-    scan: bool = False  # a transformer's layers as one loop
-    embedding: str = "gather"  # or "onehot": a product with one-hot rows, as MaxText may have it
-    recompute: str = "none"  # or "attention": its scores again in the backward pass
+    scan: bool = False
+    embedding: str = "gather"
+    recompute: str = "none"
     image: int = 224
     image_layout: str = "NHWC"
 
@@ -50,9 +82,9 @@ class Recipe:
             ("parallelism", PARALLELISMS),
             ("stage", STAGES),
             ("dtype", ("", *DTYPES)),
-            ("embedding", ("gather", "onehot")),
-            ("recompute", ("none", "attention")),
-            ("image_layout", ("NHWC", "NCHW")),
+            ("embedding", EMBEDDINGS),
+            ("recompute", RECOMPUTES),
+            ("image_layout", LAYOUTS),
         ):
             if getattr(self, name) not in allowed:
                 raise unknown_name(name, getattr(self, name), allowed)

@@ -220,14 +220,14 @@ class Autoscaler:
     ----------
     least, most : int
         Servers; the pool begins with ``least``.
-    target : float, 1
+    target : float, 1, (0, inf)
         Requests, running or waiting, that a server is meant for.
-    start_up : float, s
-        From the decision to a server that serves: the node, the image, the weights, the graphs.
-    cool_down : float, s
-        Since the last change, before servers are taken away.
-    every : float, s
-        Between two looks.
+    start_up : float, s, [0, inf)
+        Time from the decision to a server that serves: the node, the image, the weights, the graphs (default: 60 s).
+    cool_down : float, s, [0, inf)
+        Time since the last change before servers are taken away (default: 300 s).
+    every : float, s, (0, inf)
+        Time between two looks (default: 15 s).
     """
 
     least: int = 1

@@ -3,26 +3,21 @@
 import argparse
 
 from mlsysim.cli.arguments import Commands, device_options, pick_device, print_json
-from mlsysim.cli.programs.estimators import custom_calls, pick_estimator, program_options
-from mlsysim.hlo.chakra.steps import MAX_STEPS, ROUNDINGS
+from mlsysim.cli.estimators import custom_calls, pick_estimator, program_options
+from mlsysim.cli.options import add_options
+from mlsysim.hlo.chakra import trace, write
 
 
 def _trace(args: argparse.Namespace) -> None:
-    from mlsysim.hlo import chakra
-
     device = pick_device(args.device, args.device_file)
-    traces = chakra.trace(
+    traces = trace(
         args.file,
         device,
-        split=args.split,
-        fusion=args.fusion,
         estimator=pick_estimator(args, device),
-        rounding=args.rounding,
-        max_nodes=args.max_nodes,
-        join=args.join,
         custom_calls=custom_calls(args),
+        **{n: getattr(args, n) for n in ("split", "fusion", "join", "rounding", "max_nodes")},
     )
-    paths = chakra.write(traces, args.output, args.name, args.force)
+    paths = write(traces, args.output, args.name, args.force)
     summary = traces.to_dict()
     if args.json:
         print_json({"files": [str(p) for p in paths], **summary})
@@ -54,22 +49,5 @@ def add(verbs: Commands) -> None:
     )
     p.add_argument("--name", help="what the files begin with (default: the program's name)")
     p.add_argument("--force", action="store_true", help="replace files of these names")
-    p.add_argument(
-        "--rounding",
-        default="carried",
-        choices=ROUNDINGS,
-        help="to whole microseconds: what is cut is handed on (carried), or each by itself (nearest)",
-    )
-    p.add_argument(
-        "--max-nodes",
-        default=MAX_STEPS,
-        type=_whole,
-        help=f"most regions of a rank with loops unrolled (default: {MAX_STEPS})",
-    )
+    add_options(p, trace, "rounding", "max_nodes")
     p.set_defaults(run=_trace)
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal() or not 0 < len(text) <= 7 or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number of nodes; write one as in 5000")
-    return int(text)

@@ -17,7 +17,7 @@ from mlsysim import catalog
 from mlsysim._numeric import is_array, is_finite
 from mlsysim.catalog import kept
 from mlsysim.cli.arguments import Commands, scale_options, to_json
-from mlsysim.cli.searching.swept import SOLVERS, Swept, find
+from mlsysim.cli.solvers import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
 
 _LARGEST_JSON = 1_000_000  # rows; a table of more belongs into a CSV file, which is written chunk by chunk
@@ -305,7 +305,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "sweep",
         parents=[scale_options()],
-        help="a solver over every combination of lists and ranges, as CSV or JSON",
         epilog="VALUES: one value or several, as in tp=1,2,4 and device=H100,H200; FROM:TO:COUNT for evenly spaced numbers, "
         "FROM:TO:COUNT:log for evenly spaced ratios; units as everywhere, as in inter_bandwidth='100 Gbit/s':'800 Gbit/s':8. "
         "Solvers and what they take (answers that nothing was given for have no column; a price may be a name of 'mlsysim "

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 from mlsysim import units
 from mlsysim.catalog import Device
-from mlsysim.cli.arguments import efficiency, quantity
+from mlsysim.cli.arguments import quantity
+from mlsysim.cli.options import add_options
 from mlsysim.errors import InputError
+from mlsysim.hlo.estimate import estimate
 
 if TYPE_CHECKING:
     from mlsysim.hlo.estimators import Estimator, SystolicArray
@@ -21,36 +23,13 @@ def program_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="StableHLO text (needs the extra hlo), or the .json form of a program"
     )
-    parser.add_argument("--device", required=True, help="name or alias, as in H100")
-    parser.add_argument(
-        "--split", default="dependency", help="linear, or dependency: what may overlap (default: dependency)"
-    )
-    parser.add_argument(
-        "--fusion",
-        default="auto",
-        choices=("auto", "on", "off"),
-        help="fuse operations: where no compiler has (auto), always, or never",
-    )
-    parser.add_argument(
-        "--efficiency",
-        default=1.0,
-        type=efficiency,
-        help="fraction of the dense peak (default: 1, the roofline itself)",
-    )
-    parser.add_argument(
-        "--memory-efficiency", default=1.0, type=quantity("1"), help="fraction of the bandwidth (default: 1)"
-    )
+    add_options(parser, estimate, "device", "split", "fusion", "efficiency", "memory_efficiency", "join")
     parser.add_argument(
         "--run-as",
         action="append",
         default=[],
         metavar="TYPE=PRECISION",
         help="precision of products of a type, as in f32=fp32 (default for f32: TF32, else FP32, else BF16)",
-    )
-    parser.add_argument(
-        "--join",
-        action="store_true",
-        help="also join and cut products and pack messages, as a compiler for the device does (moves more bytes; never faster)",
     )
     parser.add_argument(
         "--custom-call",

@@ -5,11 +5,13 @@ from typing import Any
 
 from mlsysim import network
 from mlsysim.catalog import Device
+from mlsysim.cli import chakra, export
 from mlsysim.cli.arguments import Commands, Parser, device_options, pick_device, print_json
-from mlsysim.cli.programs import exporting, tracing
-from mlsysim.cli.programs.estimators import custom_calls, pick_estimator, program_options
-from mlsysim.cli.solving.collectives import TOPOLOGY_OPTIONS, listed, names_of, topology_options
+from mlsysim.cli.collective import TOPOLOGY_OPTIONS, links, listed, schedule, topology_options
+from mlsysim.cli.estimators import custom_calls, pick_estimator, program_options
+from mlsysim.cli.options import several
 from mlsysim.errors import InputError
+from mlsysim.hlo.estimate import estimate
 from mlsysim.network.astrasim import ENDPOINT_DELAY_NS, GB
 
 
@@ -27,16 +29,10 @@ def _network(args: argparse.Namespace, device: Device) -> Any:
         if rates is None and not waits[0].si:
             return None
         return hlo.Links(rates[0].si if rates else device.scale_up_bandwidth, waits[0].si)
-    given = {name: getattr(args, name) for name in ("splits", "active_chunks", "optimization", "congestion", "compat")}
-    options = {name: value for name, value in given.items() if value is not None}
-    if args.compat:  # its default, and its GB/s of a link
-        options.setdefault("congestion", "unaware")
-        options["endpoint_delay"] = ENDPOINT_DELAY_NS / 1e9
-    if args.endpoint_delay is not None:
-        options["endpoint_delay"] = args.endpoint_delay.si
-    if args.memory_bandwidth is not None:
-        options["memory_bandwidth"] = args.memory_bandwidth.si
-    options |= {"latency": [t.si for t in waits], "algorithm": args.algorithm}
+    options = schedule(args)
+    if args.compat:  # its defaults, and its GB/s of a link
+        options = {"compat": args.compat, "congestion": "unaware", "endpoint_delay": ENDPOINT_DELAY_NS / 1e9} | options
+    options |= {"latency": links(args)["latency"], "algorithm": args.algorithm}
     if rates is None:
         from mlsysim.hlo.fabric import on_device
 
@@ -46,18 +42,13 @@ def _network(args: argparse.Namespace, device: Device) -> Any:
 
 
 def _estimate(args: argparse.Namespace) -> None:
-    from mlsysim import hlo
-
     device = pick_device(args.device, args.device_file)
-    result = hlo.estimate(
+    result = estimate(
         args.file,
         device,
-        split=args.split,
-        fusion=args.fusion,
+        **{n: getattr(args, n) for n in ("split", "fusion", "join", "cache")},
         network=_network(args, device),
         estimator=pick_estimator(args, device),
-        cache=args.cache,
-        join=args.join,
         custom_calls=custom_calls(args),
     )
     if args.json:
@@ -68,7 +59,7 @@ def _estimate(args: argparse.Namespace) -> None:
 
 def add(commands: Commands) -> None:
     """Register the commands of this module."""
-    group = commands.add_parser("hlo", help="work and time of a StableHLO program on a device")
+    group = commands.add_parser("hlo")
     verbs = group.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
     p = verbs.add_parser(
         "estimate",
@@ -86,7 +77,9 @@ def add(commands: Commands) -> None:
         "ring:4xswitch:2 (default: devices that all reach each other)",
     )
     p.add_argument(
-        "--algorithm", type=names_of, help=f"{', '.join(network.ALGORITHMS)}; one, or per dimension (default: by kind)"
+        "--algorithm",
+        type=several(str, "names"),
+        help=f"{', '.join(network.ALGORITHMS)}; one, or per dimension (default: by kind)",
     )
     p.add_argument(
         "--bandwidth",
@@ -107,5 +100,5 @@ def add(commands: Commands) -> None:
         help="keep prices of regions, and results of files, in a folder; a second run reads them",
     )
     p.set_defaults(run=_estimate)
-    exporting.add(verbs)
-    tracing.add(verbs)
+    export.add(verbs)
+    chakra.add(verbs)

@@ -5,12 +5,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer, units
-from mlsysim.cli.arguments import pick_model
+from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer
+from mlsysim.cli.arguments import number, pick_model
+from mlsysim.declared import parameters
+from mlsysim.doors.serving import serve
 from mlsysim.efficiencies import DEFAULT, checked, has_range
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.parallelism import Plan
+
+_OWNING = tuple(n for n, p in parameters(cost.own).items() if p.required and n not in ("devices", "price"))
 
 
 @dataclass(frozen=True)
@@ -28,15 +32,7 @@ class Swept:
 
     def parse(self, name: str, text: str) -> float:
         """A number of the command line in SI units; a price may be the name of one in the catalogue."""
-        unit = self.numbers.get(name, "1")
-        if unit.startswith("USD") and text in catalog.prices():
-            price = catalog.price(text)
-            if price.fields[price.kind].unit != unit:
-                raise InputError(
-                    f"sweep: {name} = {text!r} is a price in {price.fields[price.kind].unit}, not in {unit}"
-                )
-            return price.value
-        return units.parse(text, unit, name)
+        return number(text, self.numbers.get(name, "1"), f"sweep: {name}")
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -58,40 +54,17 @@ def _kernel(device: str, **given: Any) -> Mapping[str, Any]:
 
 
 def _train(
-    model: str,
-    node: str,
-    global_batch: int,
-    seq: Any,
-    nodes: int = 1,
-    efficiencies: str = DEFAULT,
-    precision: str = "bf16",
-    task: str = "pretrain",
-    intra_bandwidth: Any = None,
-    inter_bandwidth: Any = None,
-    attn_len: Any = None,
-    variation: Any = None,
-    **split: Any,
+    model: str, node: str, global_batch: int, nodes: int = 1, efficiencies: str = DEFAULT, **given: Any
 ) -> Mapping[str, Any]:
     m, cluster = pick_model(model), catalog.cluster(node, nodes)
+    split = {name: given.pop(name) for name in parameters(Plan) if name in given}
     Plan(**{axis: split[axis] for axis in ("tp", "pp", "cp") if axis in split})  # whole numbers of at least 1
     group = split.get("tp", 1) * split.get("pp", 1) * split.get("cp", 1)
     if cluster.devices % group:
         raise InputError(f"plan: tp x pp x cp = {group} must divide the {cluster.devices} devices of {nodes} x {node}")
     plan = Plan(dp=cluster.devices // group, **split).check(m, cluster.devices, global_batch)
-    result = training.training_step(
-        m,
-        plan,
-        cluster,
-        global_batch=global_batch,
-        seq=seq,
-        intra_bandwidth=intra_bandwidth,
-        inter_bandwidth=inter_bandwidth,
-        precision=precision,
-        efficiencies=checked("sweep", efficiencies),
-        attn_len=attn_len,
-        task=task,
-        variation=variation,
-    )
+    efficiencies = checked("sweep", efficiencies)
+    result = training.training_step(m, plan, cluster, global_batch=global_batch, efficiencies=efficiencies, **given)
     return {
         "dp": plan.dp,
         "time_s": result.time,
@@ -104,19 +77,12 @@ def _train(
 
 
 def _serve(
-    model: str,
-    device: str,
-    input_len: Any,
-    output_len: Any,
-    batch: Any = 1.0,
-    cached_len: Any = 0.0,
-    efficiencies: str = DEFAULT,
-    precision: str = "bf16",
-    **split: Any,
+    model: str, device: str, precision: str = "bf16", efficiencies: str = DEFAULT, **given: Any
 ) -> Mapping[str, Any]:
     efficiencies = checked("sweep", efficiencies)
-    served = inference.deploy(pick_model(model), device, precision=precision, efficiencies=efficiencies, **split)
-    result = inference.generate(served, input_len=input_len, output_len=output_len, batch=batch, cached_len=cached_len)
+    asked = {"batch": 1.0} | {n: given.pop(n) for n in ("input_len", "output_len", "batch", "cached_len") if n in given}
+    served = inference.deploy(pick_model(model), device, precision=precision, efficiencies=efficiencies, **given)
+    result = inference.generate(served, **asked)
     return {
         "ttft_s": result.ttft,
         "itl_s": result.itl,
@@ -158,7 +124,7 @@ def _cost(
     found: dict[str, Any] = {}
     rates: dict[str, Any] = {}
     if price is not None:
-        missing = [name for name in COST_PARTS if name not in parts]
+        missing = [name for name in _OWNING if name not in parts]
         if missing:
             raise InputError(
                 f"sweep: owning needs {', '.join(missing)}: a missing price is not 0; say 0 where you mean it"
@@ -180,36 +146,16 @@ def _cost(
     return found
 
 
-COST_PARTS = (
-    *("lifetime", "power", "pue", "electricity_price", "cooling", "building", "plant_lifetime"),
-    *("devices_per_engineer", "salary", "network"),
-)
-
-
 def _reliability(
-    nodes: Any,
-    restart: Any,
-    storage_bandwidth: Any,
-    node_mtbf: Any,
-    model: str | None = None,
-    checkpoint_bytes: Any = None,
-    duration: Any = None,
-    **given: Any,
+    model: str | None = None, checkpoint_bytes: Any = None, duration: Any = None, **given: Any
 ) -> Mapping[str, Any]:
     if (model is None) == (checkpoint_bytes is None):
         raise InputError("sweep: reliability needs either model or checkpoint_bytes")
     if model is not None:
         size = transformer.parameter_count(pick_model(model)).total
         checkpoint_bytes = memory.checkpoint_bytes(size, 2, 4, 4, 4)
-    given = {"writer_bandwidth": 5e9} | given  # as in mlsysim reliability
-    result = reliability.training_goodput(
-        nodes=nodes,
-        node_mtbf=node_mtbf,
-        restart=restart,
-        checkpoint_bytes=checkpoint_bytes,
-        storage_bandwidth=storage_bandwidth,
-        **given,
-    )
+    given = {"writer_bandwidth": 5e9, "checkpoint_bytes": checkpoint_bytes} | given  # as in mlsysim reliability
+    result = reliability.training_goodput(**given)
     found = {
         "mtbf_s": result.mtbf,
         "write_time_s": result.write_time,
@@ -222,131 +168,74 @@ def _reliability(
     return found if duration is None else found | {"expected_failures": result.failures(duration)}
 
 
+def _declared(
+    solve: Callable[..., Mapping[str, Any]],
+    answers: tuple[str, ...],
+    *functions: Callable[..., Any],
+    leave: str = "",
+    required: str = "",
+    whole: str = "",
+    words: str = "",
+    numbers: Mapping[str, str] | None = None,
+    **more: tuple[str, ...],
+) -> Swept:
+    """A solver whose axes are the parameters that functions declare, but for those to ``leave``; the other words name exceptions."""
+    known = {name: p for function in functions for name, p in parameters(function).items()}
+    kinds = {
+        name: p.kind for name, p in known.items() if name not in leave.split() and p.kind in ("text", "whole", "number")
+    }
+    kinds |= dict.fromkeys(words.split(), "text") | dict.fromkeys(whole.split(), "whole")
+    units_of = {n: known[n].unit for n, kind in kinds.items() if kind == "number"} | dict(numbers or {})
+    needed = required.split() or [n for n in kinds if n in known and known[n].required]
+    names = {kind: tuple(n for n in kinds if kinds[n] == kind) for kind in ("text", "whole")}
+    return Swept(solve, units_of, answers, names["text"], names["whole"], tuple(needed), **more)
+
+
 SOLVERS: Mapping[str, Swept] = {
-    "kernel": Swept(
-        _kernel,
-        {
-            "flops": "FLOP",
-            "bytes": "byte",
-            "efficiency": "1",
-            "memory_efficiency": "1",
-            "kernels": "1",
-            "launch_overhead": "s",
-        },
-        ("time_s", "bound"),
-        words=("device", "precision"),
-        required=("device", "flops", "bytes"),
-    ),
-    "train": Swept(
+    "kernel": _declared(_kernel, ("time_s", "bound"), roofline.kernel_time),
+    "train": _declared(
         _train,
-        {"seq": "1", "intra_bandwidth": "byte/s", "inter_bandwidth": "byte/s", "attn_len": "1", "variation": "1"},
         ("dp", "time_s", *_RANGE, "tokens_per_s", "mfu", "memory_bytes", "fits"),
-        words=(
-            *("model", "node", "precision", "efficiencies", "sharding", "recompute", "cp_comm_type", "order", "task"),
-            *("schedule", "cp_balance", "dispatch", "dispatcher", "optimizer"),
-        ),
-        whole=(
-            "nodes",
-            "tp",
-            "pp",
-            "cp",
-            "ep",
-            "virtual_stages",
-            "micro_batch",
-            "hsdp_group",
-            "global_batch",
-            "node_limit",
-            "recompute_layers",
-        ),
-        required=("model", "node", "global_batch", "seq"),
+        training.training_step,
+        Plan,
+        leave="plan cluster domain host_bandwidth dp reshard_after_forward offload",
+        words="node",
+        whole="nodes global_batch",
+        required="model node global_batch seq",
         unknown=_RANGE[1:],
     ),
-    "serve": Swept(
+    "serve": _declared(
         _serve,
-        {"batch": "1", "input_len": "1", "output_len": "1", "cached_len": "1"},
         ("ttft_s", "itl_s", "e2e_s", *_RANGE, "tokens_per_s", "memory_bytes", "fits"),
-        words=("model", "device", "precision", "weights", "kv", "efficiencies"),
-        whole=("tp", "pp", "dp", "ep"),
-        required=("model", "device", "input_len", "output_len"),
+        serve,
+        leave="slo rate price pue inter_bandwidth output_variation prompt_variation server experts head routing",
+        required="model device input_len output_len",
         unknown=_RANGE[1:],
     ),
-    "energy": Swept(
-        _energy,
-        {
-            "devices": "1",
-            "time": "s",
-            "peak_power": "W",
-            "idle_power": "W",
-            "utilisation": "1",
-            "nodes": "1",
-            "host_power": "W",
-            "network_power": "W",
-            "pue": "1",
-            "wue": "L/J",
-            "carbon_intensity": "kg/J",
-            "water_intensity": "L/J",
-            "covered": "1",
-            "residual_intensity": "kg/J",
-            "device_embodied": "kg",
-            "lifetime": "s",
-            "token_rate": "token/s",
-        },
-        _ENERGY_ANSWERS,
-        words=("device", "facility", "grid"),
-        required=("devices", "time"),
-    ),
-    "cost": Swept(
+    "energy": _declared(_energy, _ENERGY_ANSWERS, energy.run, leave="contract_intensity embodied busy_share"),
+    "cost": _declared(
         _cost,
-        {
-            "devices": "1",
-            "time": "s",
-            "utilisation": "1",
-            "rental_rate": "USD/s",
-            "price": "USD",
-            "power": "W",
-            "idle_power": "W",
-            "lifetime": "s",
-            "interest": "1",
-            "salvage": "USD",
-            "network": "USD",
-            "pue": "1",
-            "electricity_price": "USD/J",
-            "cooling": "USD/W",
-            "building": "USD/W",
-            "plant_lifetime": "s",
-            "devices_per_engineer": "1",
-            "salary": "USD/s",
-            "token_rate": "token/s",
-        },
         (
             *("owned_usd", "rented_usd", "break_even_utilisation", "break_even_time_s", "cheaper"),
             *("owned_usd_per_token", "rented_usd_per_token"),
         ),
-        required=("devices", "time"),
+        cost.own,
+        leave="origins",
+        numbers={"time": "s", "rental_rate": "USD/s", "token_rate": "token/s"},
+        required="devices time",
         endless=("break_even_utilisation", "break_even_time_s"),
     ),
-    "reliability": Swept(
+    "reliability": _declared(
         _reliability,
-        {
-            "nodes": "1",
-            "node_mtbf": "s",
-            "restart": "s",
-            "checkpoint_bytes": "byte",
-            "writer_bandwidth": "byte/s",
-            "storage_bandwidth": "byte/s",
-            "writers": "1",
-            "interval": "s",
-            "copy_bandwidth": "byte/s",
-            "spares": "1",
-            "repair": "s",
-            "duration": "s",
-        },
         (
             *("mtbf_s", "write_time_s", "interval_s", "lost_work_per_failure_s", "goodput", "availability"),
             *("fleet_goodput", "expected_failures"),
         ),
-        words=("model", "method"),
-        required=("nodes", "node_mtbf", "restart", "storage_bandwidth"),
+        reliability.training_goodput,
+        leave="origins",
+        words="model",
+        numbers={"duration": "s"},
+        required="nodes node_mtbf restart storage_bandwidth",
     ),
 }
 

@@ -2,23 +2,18 @@
 
 import argparse
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mlsysim import communication, network, units
 from mlsysim.cli.arguments import Commands, Parser, json_option, print_json, quantity, says_unit
+from mlsysim.cli.options import add_options, several
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.network import astrasim
 
 COMPATIBLE = ("astrasim",)
 TOPOLOGY_OPTIONS = (
-    "splits",
-    "active_chunks",
-    "endpoint_delay",
-    "memory_bandwidth",
-    "optimization",
-    "congestion",
-    "compat",
+    *("splits", "active_chunks", "endpoint_delay", "memory_bandwidth", "optimization", "congestion", "compat"),
 )
 
 
@@ -55,17 +50,6 @@ def listed(expected: str) -> Callable[[str], list[Given]]:
     """An argparse type for one quantity, or one per dimension with commas."""
     one = given(expected)
     return lambda text: [one(part.strip()) for part in text.split(",")]
-
-
-def names_of(text: str) -> list[str]:
-    """Names with commas between them."""
-    return [part.strip() for part in text.split(",")]
-
-
-def whole(text: str) -> int:
-    if len(text) > 12 or not text.strip().isdecimal():
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a whole number; write one as in 4")
-    return int(text)
 
 
 def _one(option: str, values: list[Given]) -> float:
@@ -122,23 +106,12 @@ def _on_topology(args: argparse.Namespace) -> network.NetworkTime:
         )
     if args.compat not in (None, *COMPATIBLE):
         raise InputError(f"collective: --compat {args.compat[:20]!r} is not known; it can be {', '.join(COMPATIBLE)}")
-    counts = {"splits": args.splits, "active_chunks": args.active_chunks}
-    choices = {"optimization": args.optimization, "congestion": args.congestion}
-    options = {name: value for name, value in (counts | choices).items() if value is not None}
-    delay, memory = args.endpoint_delay, args.memory_bandwidth
-    if args.compat:
-        if delay is not None:
-            options["endpoint_delay_ns"] = delay.number
-        if memory is not None:
-            options["local_mem_bandwidth_GBps"] = memory.number
-        rates, waits = [b.number for b in args.bandwidth], [t.number for t in args.latency]
-        return astrasim.collective_time(args.op, args.bytes, topology, args.algorithm, rates, waits, **options)
-    if delay is not None:
-        options["endpoint_delay"] = delay.si
-    if memory is not None:
-        options["memory_bandwidth"] = memory.si
-    rates, waits = [b.si for b in args.bandwidth], [t.si for t in args.latency]
-    return network.collective_time(args.op, args.bytes, topology, args.algorithm, rates, waits, **options)
+    if not args.compat:
+        return network.collective_time(args.op, args.bytes, topology, args.algorithm, **links(args), **schedule(args))
+    named = {"endpoint_delay": "endpoint_delay_ns", "memory_bandwidth": "local_mem_bandwidth_GBps"}
+    options = {named.get(name, name): value for name, value in schedule(args, "number").items()}
+    rates, waits = links(args, "number").values()
+    return astrasim.collective_time(args.op, args.bytes, topology, args.algorithm, rates, waits, **options)
 
 
 def _on_node(args: argparse.Namespace) -> communication.LibraryTime:
@@ -149,11 +122,9 @@ def _on_node(args: argparse.Namespace) -> communication.LibraryTime:
             )
     if args.overhead or args.latency != _NO_LATENCY:
         raise InputError("collective: --latency and --overhead do not go with --node; choose --efficiencies instead")
-    if args.ranks is None:
-        raise InputError("collective: give --ranks, as in --ranks 16")
-    if args.ranks != int(args.ranks):
-        raise InputError(f"collective: --ranks {args.ranks:g} must be a whole number")
-    algorithm = args.algorithm or ["auto"]
+    if args.ranks is None or args.ranks != int(args.ranks):
+        raise InputError("collective: --node needs --ranks, which must be a whole number, as in --ranks 16")
+    algorithm = args.algorithm or ("auto",)
     if len(algorithm) != 1:
         raise InputError(f"collective: --algorithm names {len(algorithm)}; with --node there is one")
     links = communication.wires(args.node, int(args.ranks))
@@ -174,25 +145,42 @@ def _collective(args: argparse.Namespace) -> None:
         print(result.explain())
 
 
+def links(args: argparse.Namespace, unit: str = "si") -> dict[str, Any]:
+    """Bandwidths and latencies of the dimensions, in SI units or as they were given."""
+    return {name: [getattr(one, unit) for one in getattr(args, name) or ()] for name in ("bandwidth", "latency")}
+
+
+def schedule(args: argparse.Namespace, unit: str = "si") -> dict[str, Any]:
+    """What was given of the options of a schedule, but for ``--compat``."""
+    found = {name: getattr(args, name) for name in TOPOLOGY_OPTIONS[:-1] if getattr(args, name) is not None}
+    return {name: getattr(value, unit) if isinstance(value, Given) else value for name, value in found.items()}
+
+
 def topology_options(p: Parser) -> None:
     """Options of a schedule on a topology, beside the topology, its bandwidths, latencies and algorithms."""
-    p.add_argument("--splits", type=whole, help="chunks that the buffer is cut into (default: 1)")
-    p.add_argument("--active-chunks", type=whole, help="chunks that a dimension works on at once (default: 1)")
-    p.add_argument(
-        "--endpoint-delay",
-        type=given("ns"),
-        help="before a message leaves a rank and after it arrives, in ns (default: 0; 10 with --compat astrasim)",
-    )
-    p.add_argument(
-        "--memory-bandwidth",
-        type=given("GB/s"),
-        help='of the additions: "2 TB/s"; a bare 50 is 50 GB/s (default: they are free)',
-    )
-    p.add_argument("--optimization", help=f"{' or '.join(network.OPTIMIZATIONS)} (default: localBWAware)")
-    p.add_argument(
-        "--congestion", help="aware (links are shared) or unaware (default: aware; unaware with --compat astrasim)"
+    add_options(
+        p,
+        network.collective_time,
+        *TOPOLOGY_OPTIONS[:-1],
+        unset=True,
+        endpoint_delay={
+            "type": given("ns"),
+            "help": "delay before a message leaves a rank and after it arrives, in ns (default: 0; 10 with --compat astrasim)",
+        },
+        memory_bandwidth={
+            "type": given("GB/s"),
+            "help": 'memory bandwidth of the additions: "2 TB/s"; a bare 50 is 50 GB/s (default: they are free)',
+        },
+        congestion="whether links are shared: aware or unaware (default: aware; unaware with --compat astrasim)",
     )
     p.add_argument("--compat", help="astrasim: its units (1 GB/s of a link is 2^30 byte/s) and its rounding")
+
+
+def _equal_options(p: Parser) -> None:
+    """Options of an equation among equal ranks alone."""
+    node_latency = {"type": given("ns"), "help": "latency of one step inside a node, in ns as --latency (default: 0)"}
+    add_options(p, communication.collective, "ranks_per_node", "node_latency", unset=True, node_latency=node_latency)
+    add_options(p, communication.collective, "overhead")
 
 
 def add(commands: Commands) -> None:
@@ -200,7 +188,6 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "collective",
         parents=[json_option()],
-        help="time of an all-reduce, a reduce-scatter, an all-gather or an all-to-all",
         description="Time of a collective: among equal ranks that reach each other at the same bandwidth, by an equation "
         "(--ranks); on a topology of one or more dimensions, by simulating the messages (--topology); or on nodes of the "
         "catalogue, by the protocol that the library there takes (--node).",
@@ -226,10 +213,10 @@ def add(commands: Commands) -> None:
     )
     p.add_argument(
         "--algorithm",
-        type=names_of,
+        type=several(str, "names"),
         help=f"{algorithms}; with --node {', '.join(communication.ALGORITHM_WORDS)} (default: auto); with --topology {', '.join(network.ALGORITHMS)}, one for all dimensions or one for each with commas",
     )
-    p.add_argument("--ranks", type=quantity("1"), help="devices that take part")
+    add_options(p, communication.collective, "ranks", ranks={"required": False, "type": quantity("1")})
     p.add_argument(
         "--bytes",
         required=True,
@@ -247,13 +234,7 @@ def add(commands: Commands) -> None:
         type=listed("ns"),
         help='per step (of a link, with --topology): "5 us"; a bare 500 is 500 ns; per dimension with commas (default: 0)',
     )
-    p.add_argument(
-        "--ranks-per-node",
-        type=whole,
-        help="devices of a node: of a ring's or a pipelined tree's steps only those between nodes cost --latency",
-    )
-    p.add_argument("--node-latency", type=given("ns"), help="per step inside a node, in ns as --latency (default: 0)")
-    p.add_argument("--overhead", default=0.0, type=quantity("s"), help='of the call, as in "10 us" (default: 0)')
+    _equal_options(p)
     p.add_argument(
         "--topology",
         help=f"kind:ranks with kind one of {', '.join(network.KINDS)}; dimensions joined by x, as ring:4xswitch:2; "

@@ -3,8 +3,9 @@
 import argparse
 import sys
 
-from mlsysim import inference, serving, serving_steps, units
+from mlsysim import inference, memory, serving, serving_steps, units
 from mlsysim.cli.arguments import Commands, device_options, json_option, pick_device, pick_model, plain_name, print_json
+from mlsysim.cli.options import add_options, given
 from mlsysim.errors import InputError
 from mlsysim.files import check_writable
 from mlsysim.serving_steps.calibrating import calibration
@@ -16,13 +17,7 @@ def _measured(args: argparse.Namespace) -> list[calibration.Request]:
     """Every request of the traces beside its simulation; each file is a run of its own."""
     device = pick_device(args.device, args.device_file)
     steps = serving_steps.step_model(inference.deploy(pick_model(args.model), device, tp=args.tp))
-    config = serving.Config(
-        max_num_batched_tokens=args.max_num_batched_tokens,
-        max_num_seqs=args.max_num_seqs,
-        gpu_memory_utilization=args.gpu_memory_utilization,
-        prefix_caching=args.prefix_caching,
-        kv_blocks=args.kv_blocks,
-    )
+    config = serving.Config(**given(args, serving.Config, "engine_version"))
     found = []
     for file in args.trace:
         asked = serving.read_trace(file)
@@ -111,28 +106,16 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "calibrate",
         parents=[device_options()],
-        help="fit what a measured trace of a server adds to its simulation (Tier 1)",
         epilog="Several files are several runs of one server. JSON: file, subject (model, device, tp, engine, "
         "engine_version), requests, input_len and output_len (ranges), metrics (ttft_s, e2e_s), each with "
         "per_output, per_prompt (s/token), constant (s), tier0_error, training_error, validation_error (mean absolute "
         "relative errors), spread (s).",
     )
     p.add_argument("--trace", required=True, nargs="+", metavar="MEASURED.csv", help="arrival_s, input_len, output_len[, cached_len], ttft_s, e2e_s; at least 100 requests in all")  # fmt: skip
-    p.add_argument("--model", required=True, help="name or alias, or the path of a config.json")
-    p.add_argument("--device", required=True, help="name or alias, as in H100")
-    p.add_argument("--tp", type=int, default=1, help="tensor-parallel ranks (default: 1)")
+    add_options(p, memory.server_memory, "model", "device", "tp")
     p.add_argument("--engine", default="vllm", help="name of the server (default: vllm)")
     p.add_argument("--engine-version", default=UNSTATED, help="its version, as in 0.11.0 (default: unstated)")
-    p.add_argument("--max-num-batched-tokens", type=int, help="token budget of a step (default: the server's)")
-    p.add_argument("--max-num-seqs", type=int, help="sequences that run at a time (default: the server's)")
-    p.add_argument("--gpu-memory-utilization", type=float, default=0.9, help="share of memory taken (default: 0.9)")
-    p.add_argument("--kv-blocks", type=int, help="blocks of cache (default: from the memory)")
-    p.add_argument(
-        "--prefix-caching",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="use the column cached_len, and find a preempted request's own blocks again",
-    )
+    add_options(p, serving.Config, leave=("engine_version", "block_tokens", "reserve", "max_model_len"))
     p.add_argument(
         "--slopes",
         action=argparse.BooleanOptionalAction,
@@ -145,7 +128,6 @@ def add(commands: Commands) -> None:
     b = commands.add_parser(
         "bench-device",
         parents=[json_option()],
-        help="measure bandwidth by pattern, products and attention on the device at hand (Tier 2)",
         epilog="Uses NumPy on the processor, and PyTorch on a GPU where both are there. Stop other work first; the file says "
         "how much processor time others took.",
     )

@@ -4,8 +4,7 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 
-from mlsysim import units
-from mlsysim.cli.arguments import print_json
+from mlsysim.cli.arguments import print_json, shown_share
 from mlsysim.evidence import reality
 from mlsysim.evidence.cases import TABLED
 from mlsysim.evidence.reality import CheckedRow, ClassCheck
@@ -13,22 +12,34 @@ from mlsysim.evidence.scoring import Summary
 from mlsysim.tables import table
 
 
-def _share(value: float | None, signed: bool = False) -> str:
-    return "-" if value is None else units.percent(value, signed=signed)
-
-
 def _means(name: str, s: Summary | None, in_sample: int) -> list[list[str]]:
     if s is None:
         return []
     means = (s.mape_mean_over_groups, s.within_tolerance_mean_over_groups)
-    return [[name, str(s.n), str(in_sample), _share(s.bias_mean_over_groups, True), _share(means[0]), _share(means[1])]]
+    return [
+        [
+            name,
+            str(s.n),
+            str(in_sample),
+            shown_share(s.bias_mean_over_groups, True),
+            shown_share(means[0]),
+            shown_share(means[1]),
+        ]
+    ]
 
 
 def _print_class(check: ClassCheck) -> None:
     s = check.summary
     print(f"\n{check.name}: {s.supported} of {s.n} published figures predicted, in {len(s.groups)} groups")
     rows = [
-        [name, str(g.n), str(check.in_sample(name)), _share(g.bias, True), _share(g.mape), _share(g.within)]
+        [
+            name,
+            str(g.n),
+            str(check.in_sample(name)),
+            shown_share(g.bias, True),
+            shown_share(g.mape),
+            shown_share(g.within),
+        ]
         for name, g in s.groups.items()
     ]
     total = sum(r.in_sample for r in check.rows)
@@ -41,7 +52,7 @@ def _print_class(check: ClassCheck) -> None:
         held, n = (sum(side) for side in zip(*unseen.values(), strict=True))
         sources = sum(h / rows for h, rows in unseen.values()) / len(unseen)
         print(
-            f"80 % range: holds {held} of the {n} rows outside the fit ({_share(held / n)}); {_share(sources)} where "
+            f"80 % range: holds {held} of the {n} rows outside the fit ({shown_share(held / n)}); {shown_share(sources)} where "
             f"each of their {len(unseen)} groups has one vote"
         )
     for r in check.worst():
@@ -52,7 +63,7 @@ def _print_class(check: ClassCheck) -> None:
 
 def _line(r: CheckedRow) -> str:
     device = r.row.case.inputs.get("device") or ""
-    return f"{r.row.case.id}, {r.row.model} {device}".rstrip() + f": {_share(r.score.error, True)}"
+    return f"{r.row.case.id}, {r.row.model} {device}".rstrip() + f": {shown_share(r.score.error, True)}"
 
 
 def _print_categories(checks: Sequence[ClassCheck]) -> None:
@@ -60,7 +71,7 @@ def _print_categories(checks: Sequence[ClassCheck]) -> None:
     rows = []
     for name, found in reality.by_category(checks).items():
         errors = [r.score.error for r in found if r.score.error is not None]
-        span = f"{_share(min(errors), True)} to {_share(max(errors), True)}" if errors else "-"
+        span = f"{shown_share(min(errors), True)} to {shown_share(max(errors), True)}" if errors else "-"
         rows.append([name, str(len(found)), str(len(errors)), span])
     print(table(["category", "rows", "predicted", "signed error"], rows))
 

@@ -3,8 +3,10 @@
 import argparse
 
 from mlsysim import memory, reliability, transformer, units
-from mlsysim.cli.arguments import Commands, bandwidth, json_option, pick_model, print_json, quantity
+from mlsysim.cli.arguments import Commands, json_option, pick_model, print_json, quantity
+from mlsysim.cli.options import add_options, given
 from mlsysim.errors import InputError
+from mlsysim.reliability import training_goodput
 
 
 def _node_mtbf(args: argparse.Namespace) -> tuple[float, str]:
@@ -32,20 +34,11 @@ def _size(args: argparse.Namespace) -> tuple[float, str]:
 
 def _reliability(args: argparse.Namespace) -> None:
     (node, node_origin), (size, size_origin) = _node_mtbf(args), _size(args)
-    result = reliability.training_goodput(
-        nodes=args.nodes,
+    result = training_goodput(
         node_mtbf=node,
-        restart=args.restart,
         checkpoint_bytes=size,
-        writer_bandwidth=args.writer_bandwidth,
-        storage_bandwidth=args.storage_bandwidth,
-        writers=args.writers,
-        interval=args.interval,
-        method=args.method,
-        copy_bandwidth=args.copy_bandwidth,
-        spares=args.spares,
-        repair=args.repair,
         origins={"node_mtbf": node_origin, "checkpoint_bytes": size_origin},
+        **given(args, training_goodput, "node_mtbf", "checkpoint_bytes"),
     )
     failures = None if args.duration is None else result.failures(args.duration)
     if args.json:
@@ -57,35 +50,28 @@ def _reliability(args: argparse.Namespace) -> None:
 
 
 def add(commands: Commands) -> None:
-    """Register the commands of this module."""
+    """Register the command of this module."""
     p = commands.add_parser(
         "reliability",
         parents=[json_option()],
-        help="goodput of a training job that fails, saves, restarts and waits for nodes",
         epilog="JSON: mtbf_s, write_time_s, stall_s, lag_s, interval_s, lost_work_per_failure_s, goodput (of the job), "
         "goodput_first_order (null where that form says nothing), availability, fleet_goodput (of all node-hours), parts "
         "(they sum to 1), inputs, expected_failures.",
     )
-    p.add_argument("--nodes", required=True, type=quantity("1"), help="nodes that the job needs")
-    p.add_argument("--node-mtbf", type=quantity("s"), metavar="TIME", help='of one node, as in "264 day"')
-    p.add_argument("--failures", type=quantity("1"), help="instead: failures counted ...")
+    add_options(
+        p,
+        training_goodput,
+        node_mtbf={"required": False, "metavar": "TIME"},
+        checkpoint_bytes={"required": False, "metavar": "SIZE"},
+        leave=("origins",),
+        writer_bandwidth={"required": False, "default": 5e9, "help": "bandwidth of one writer (default: 5 GB/s)"},
+    )
+    p.add_argument("--failures", type=quantity("1"), help="instead of --node-mtbf: failures counted ...")
     p.add_argument("--watched", type=quantity("s"), metavar="TIME", help="... in this time ...")
     p.add_argument("--watched-nodes", type=quantity("1"), metavar="NODES", help="... on so many nodes")
-    p.add_argument("--restart", required=True, type=quantity("s"), metavar="TIME", help="from a failure to work")
-    p.add_argument("--model", help="name, alias or config.json; a checkpoint of 14 bytes a parameter")
-    p.add_argument("--checkpoint-bytes", type=quantity("byte"), metavar="SIZE", help='instead, as in "5.7 TB"')
-    p.add_argument("--writer-bandwidth", type=bandwidth, default=5e9, help="of one writer (default: 5 GB/s)")
-    p.add_argument("--storage-bandwidth", required=True, type=bandwidth, help="of the storage in all")
-    p.add_argument("--writers", type=quantity("1"), help="who write (default: every node)")
-    p.add_argument("--interval", type=quantity("s"), metavar="TIME", help="work between checkpoints (default: best)")
     p.add_argument(
-        "--method",
-        default="waits",
-        choices=reliability.METHODS,
-        help="whether training waits for a checkpoint or goes on (default: waits)",
+        "--model",
+        help="instead of --checkpoint-bytes: name, alias or config.json; a checkpoint of 14 bytes a parameter",
     )
-    p.add_argument("--copy-bandwidth", type=bandwidth, help="with background: a writer's copy to its host")
-    p.add_argument("--spares", type=quantity("1"), default=0.0, help="nodes that stand by (default: 0)")
-    p.add_argument("--repair", type=quantity("s"), default=0.0, metavar="TIME", help="of a node (default: none)")
     p.add_argument("--duration", type=quantity("s"), metavar="TIME", help="count the failures in this time")
     p.set_defaults(run=_reliability)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mlsysim import catalog, flops, transformer, units
-from mlsysim.catalog import Device, Model, Sourced
+from mlsysim.catalog import Model, Sourced
 from mlsysim.cli.arguments import Commands, device_options, known_devices, pick_model, print_json
 
 
@@ -13,16 +13,17 @@ def sourced_fields(s: Sourced) -> dict[str, Any]:
     return {k: v for k, v in asdict(s).items() if v != ""}
 
 
-def _device_row(d: Device) -> dict[str, Any]:
-    fields = {name: sourced_fields(s) for name, s in d.fields.items()}
-    head = {"name": d.name, "vendor": d.vendor, "kind": d.kind, "architecture": d.architecture}
-    return head | {"aliases": list(d.aliases), "notes": d.notes, "fields": fields}
+def entry_row(entry: Any, *facts: str) -> dict[str, Any]:
+    """An entry of a catalogue: its name, some plain facts, and its sourced fields."""
+    plain = {name: getattr(entry, name) for name in ("name", *facts)}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
+    return plain | {"fields": {name: sourced_fields(s) for name, s in entry.fields.items()}}
 
 
 def _devices(args: argparse.Namespace) -> None:
     found = known_devices(args.device_file).values()
     if args.json:
-        print_json([_device_row(d) for d in found])
+        print_json([entry_row(d, "vendor", "kind", "architecture", "aliases", "notes") for d in found])
         return
     print(f"{'device':<24} {'year':>4} {'16-bit dense':>15} {'memory':>10} {'bandwidth':>12} {'TDP':>8} {'domain':>6}")
     for d in found:
@@ -76,14 +77,14 @@ def _params(args: argparse.Namespace) -> None:
 
 def add(commands: Commands) -> None:
     """Register the commands of this module."""
-    p = commands.add_parser("devices", parents=[device_options()], help="list the device catalogue")
+    p = commands.add_parser("devices", parents=[device_options()])
     p.set_defaults(run=_devices)
 
-    p = commands.add_parser("models", help="list the models catalogue, with exact parameter counts")
+    p = commands.add_parser("models")
     p.add_argument("--json", action="store_true", help="print every field of every shape, counts and sources as JSON")
     p.set_defaults(run=_models)
 
-    p = commands.add_parser("params", help="exact parameters of a model, by part")
+    p = commands.add_parser("params")
     p.add_argument("--model", required=True, help="name or alias, as in Llama-3.1-8B, or the path of a config.json")
     p.add_argument(
         "--json",

@@ -3,19 +3,13 @@
 import argparse
 from typing import Any
 
-from mlsysim.cli.arguments import (
-    Commands,
-    Parser,
-    device_options,
-    efficiencies_option,
-    pick_device,
-    print_json,
-    quantity,
-)
-from mlsysim.efficiencies import BOUND, CALIBRATED
-from mlsysim.errors import InputError
+from mlsysim.cli.arguments import Commands, Parser, device_options, pick_device, print_json, quantity
+from mlsysim.cli.options import BY_HAND, add_options
+from mlsysim.efficiencies import BOUND, CALIBRATED, DEFAULT
 from mlsysim.evidence.predictors import attention, gemm, shipped_constants
 from mlsysim.kernel_times import CallTime
+from mlsysim.kernel_times.calls import attention_time, product_time
+from mlsysim.roofline import kernel_time
 
 KINDS = ("gqa", "mla", "mla_absorbed")
 
@@ -46,18 +40,11 @@ def _ask(args: argparse.Namespace, class_name: str, given: dict[str, Any]) -> No
 
 
 def _product(args: argparse.Namespace) -> None:
-    for name in ("m", "n", "k", "groups"):
-        if not getattr(args, name) > 0:
-            raise InputError(f"--{name} {getattr(args, name):g} is no size of a product; give a number above 0")
     names = ("m", "n", "k", "groups", "weight_precision", "out_precision")
     _ask(args, "gemm", {name: getattr(args, name) for name in names})
 
 
 def _attention(args: argparse.Namespace) -> None:
-    if args.q_len < 1 or args.cached_len < 0:
-        raise InputError(
-            f"--q-len {args.q_len:g} new tokens after --cached-len {args.cached_len:g}; give 1 and 0 or more"
-        )
     latent = args.kind == "mla_absorbed"
     given = {
         "kind": args.kind,
@@ -77,17 +64,15 @@ def _attention(args: argparse.Namespace) -> None:
 
 
 def _shared(p: Parser) -> None:
-    p.add_argument("--device", required=True, help="name or alias, as in H100")
-    p.add_argument("--precision", default="bf16", help="of the arithmetic (default: bf16)")
-    efficiencies_option(p)
+    add_options(p, kernel_time, "device", "precision", precision="number format of the arithmetic (default: bf16)")
+    p.add_argument("--efficiencies", default=DEFAULT, **BY_HAND["efficiencies"])
     p.add_argument("--explain", action="store_true", help="every term with its equation and its numbers")
 
 
 def add(commands: Commands) -> None:
     """Register the commands of this module."""
-    group = commands.add_parser("kernel", help="time of one matrix product or one attention call on a device")
+    group = commands.add_parser("kernel")
     kinds = group.add_subparsers(dest="what", required=True, metavar="WHAT", parser_class=Parser)
-    size = quantity("1")
     p = kinds.add_parser(
         "product",
         parents=[device_options()],
@@ -96,13 +81,12 @@ def add(commands: Commands) -> None:
         "tiles, bytes, and the parts compute_time_s, memory_time_s, chain_time_s, unhidden_time_s, startup_time_s.",
     )
     _shared(p)
-    for name, means in (("m", "rows (tokens)"), ("n", "columns"), ("k", "shared dimension")):
-        p.add_argument(f"--{name}", required=True, type=size, help=means)
-    p.add_argument("--groups", default=1.0, type=size, help="independent products in one kernel (default: 1)")
+    add_options(p, product_time, "m", "n", "k", "groups")
     p.add_argument(
-        "--weight-precision", help="of the second matrix, as int4 of weight-only kernels (default: as --precision)"
+        "--weight-precision",
+        help="format of the second matrix, as int4 of weight-only kernels (default: as --precision)",
     )
-    p.add_argument("--out-precision", help="of the result (default: as --precision)")
+    p.add_argument("--out-precision", help="format of the result (default: as --precision)")
     p.set_defaults(run=_product)
     p = kinds.add_parser(
         "attention",
@@ -114,14 +98,16 @@ def add(commands: Commands) -> None:
     p.add_argument(
         "--kind", choices=KINDS, default="gqa", help="mla_absorbed: decoding on the latent cache (default: gqa)"
     )
-    p.add_argument("--batch", default=1.0, type=size, help="sequences (default: 1)")
-    p.add_argument("--heads", required=True, type=size, help="query heads")
-    p.add_argument("--kv-heads", type=size, help="heads of the cache (default: as --heads)")
+    add_options(p, attention_time, "heads", "cached_len")
+    one = {"required": False, "default": 1.0}
+    add_options(p, attention_time, "batch", "q_len", batch=one, q_len=one)
+    add_options(p, attention_time, "kv_heads", unset=True, kv_heads="heads of the cache (default: as --heads)")
+    size = quantity("1")
     p.add_argument("--head-dim", default=128.0, type=size, help="width of a query and key (default: 128)")
     p.add_argument("--v-head-dim", type=size, help="width of a value (default: as --head-dim)")
-    p.add_argument("--kv-lora-rank", default=512.0, type=size, help="of mla_absorbed (default: 512)")
-    p.add_argument("--rope-dim", default=64.0, type=size, help="of mla_absorbed (default: 64)")
-    p.add_argument("--q-len", default=1.0, type=size, help="new tokens per sequence (default: 1)")
-    p.add_argument("--cached-len", required=True, type=size, help="tokens per sequence that the cache holds")
-    p.add_argument("--kv-precision", help="of the cache (default: as --precision)")
+    p.add_argument(
+        "--kv-lora-rank", default=512.0, type=size, help="rank of the latent cache of mla_absorbed (default: 512)"
+    )
+    p.add_argument("--rope-dim", default=64.0, type=size, help="width with positions of mla_absorbed (default: 64)")
+    p.add_argument("--kv-precision", help="format of the cache (default: as --precision)")
     p.set_defaults(run=_attention)

@@ -1,1 +1,0 @@
-"""``mlsysim hlo``: work, time and traces of StableHLO programs."""

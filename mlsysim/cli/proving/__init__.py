@@ -1,1 +1,0 @@
-"""Against what is measured: validation, calibration, submissions."""

@@ -1,1 +1,0 @@
-"""Many configurations at once: plans that are searched, columns that are swept."""

@@ -1,1 +1,0 @@
-"""One question about one machine or job: each module registers the commands of a subject."""
