@@ -5,7 +5,7 @@ import pytest
 from reference import tools as tables
 
 from mlsysim.course import sizing
-from mlsysim.evidence.measured.memory_checks import server_start
+from mlsysim.evidence.measured.memory import server_start
 from mlsysim.evidence.studies import tools
 
 
