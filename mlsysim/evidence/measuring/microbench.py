@@ -302,6 +302,14 @@ def _software() -> Mapping[str, str]:
     )
 
 
+def _passes(memory: Memory, effort: Effort) -> dict[Hashable, tuple[Callable[[], object], float]]:
+    """Passes over memory, each with the bytes that it moves."""
+    found: dict[Hashable, tuple[Callable[[], object], float]] = {**memory.sequential()}
+    found["in order"] = memory.gather(effort.blocks[-1], 0.0)
+    found |= {("blocks", block): memory.gather(block) for block in effort.blocks}
+    return found | {("mixed", share): memory.gather(MIXED_BLOCK, share) for share in SHARES}
+
+
 def measure(threads: int = 1, quick: bool = False, say: Callable[[str], None] = lambda text: None) -> Profile:
     """Measure this processor through NumPy, in single precision.
 
@@ -329,14 +337,7 @@ def measure(threads: int = 1, quick: bool = False, say: Callable[[str], None] = 
     bytes = min(max(CACHES * cache, 64 * 2**20), MOST_BYTES, capacity / 16)
     rounds = Rounds(effort, threads)
     memory = Memory(bytes, threads)
-    passes: dict[Hashable, tuple[Callable[[], object], float]] = {}
-    for name, one in memory.sequential().items():
-        passes[name] = one
-    passes["in order"] = memory.gather(effort.blocks[-1], 0.0)
-    for block in effort.blocks:
-        passes["blocks", block] = memory.gather(block)
-    for share in SHARES:
-        passes["mixed", share] = memory.gather(MIXED_BLOCK, share)
+    passes = _passes(memory, effort)
     for key, (work, _) in passes.items():
         rounds.add(key, work)
     _add_products(rounds, bytes)

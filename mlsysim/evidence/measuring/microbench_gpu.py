@@ -41,6 +41,25 @@ def _times(torch: Any, work: Callable[[], object], effort: Effort) -> list[float
     return found
 
 
+def _attention(
+    torch: Any, gpu: Any, rate: Callable[[Callable[[], object], float], Measured]
+) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+    """Causal attention of prompts in FLOP/s, and of decoding in bytes of cache per second."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    heads, prefill, decode = HEADS * GROUP, [], []
+    for tokens in (1024, 4096):
+        q, k, v = (torch.randn(1, heads, tokens, WIDTH, dtype=torch.bfloat16, device=gpu) for _ in range(3))
+        flops = 2.0 * heads * tokens * (tokens + 1) / 2 * 2 * WIDTH
+        run = rate(partial(attention, q, k, v, is_causal=True), flops)
+        prefill.append(Point({"tokens": tokens, "heads": heads, "width": WIDTH}, run))
+    for batch, context in ((8, 4096), (64, 4096)):
+        q = torch.randn(batch, HEADS, GROUP, WIDTH, dtype=torch.bfloat16, device=gpu)
+        k, v = (torch.randn(batch, HEADS, context, WIDTH, dtype=torch.bfloat16, device=gpu) for _ in range(2))
+        run = rate(partial(attention, q, k, v), 4.0 * batch * HEADS * context * WIDTH)
+        decode.append(Point({"batch": batch, "context": context, "heads": HEADS, "width": WIDTH}, run))
+    return tuple(prefill), tuple(decode)
+
+
 def measure(quick: bool = False, say: Callable[[str], None] = lambda text: None) -> Profile:
     """Measure the first GPU through PyTorch, in bfloat16."""
     if not available():
@@ -81,19 +100,7 @@ def measure(quick: bool = False, say: Callable[[str], None] = lambda text: None)
     for m in (*ROWS, 8192):
         x = torch.randn(m, SIZE, dtype=torch.bfloat16, device=gpu)
         products.append(Point({"m": m, "n": SIZE, "k": SIZE}, rate(partial(torch.matmul, x, w), 2.0 * m * SIZE * SIZE)))
-    attention = torch.nn.functional.scaled_dot_product_attention
-    heads, prefill, decode = HEADS * GROUP, [], []
-    for tokens in (1024, 4096):
-        q, k, v = (torch.randn(1, heads, tokens, WIDTH, dtype=torch.bfloat16, device=gpu) for _ in range(3))
-        flops = 2.0 * heads * tokens * (tokens + 1) / 2 * 2 * WIDTH
-        run = rate(partial(attention, q, k, v, is_causal=True), flops)
-        prefill.append(Point({"tokens": tokens, "heads": heads, "width": WIDTH}, run))
-    for batch, context in ((8, 4096), (64, 4096)):
-        q = torch.randn(batch, HEADS, GROUP, WIDTH, dtype=torch.bfloat16, device=gpu)
-        k, v = (torch.randn(batch, HEADS, context, WIDTH, dtype=torch.bfloat16, device=gpu) for _ in range(2))
-        read = 4.0 * batch * HEADS * context * WIDTH
-        run = rate(partial(attention, q, k, v), read)
-        decode.append(Point({"batch": batch, "context": context, "heads": HEADS, "width": WIDTH}, run))
+    prefill, decode = _attention(torch, gpu, rate)
     small = torch.ones(8, 8, dtype=torch.bfloat16, device=gpu)
     start = Measured.of(_times(torch, lambda: small @ small, effort))
     return Profile(
@@ -111,8 +118,8 @@ def measure(quick: bool = False, say: Callable[[str], None] = lambda text: None)
         scattered=scattered,
         mixed=mixed,
         products=tuple(products),
-        prefill_attention=tuple(prefill),
-        decode_attention=tuple(decode),
+        prefill_attention=prefill,
+        decode_attention=decode,
         start=start,
         checks=(),
     )
