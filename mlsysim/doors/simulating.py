@@ -23,7 +23,7 @@ from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
 from mlsysim.serving.fleet import Conversation, Played, play, rank_limits
 from mlsysim.serving_steps import Rates, StepModel
-from mlsysim.serving_steps.calibrating.calibration import Calibration, load_calibration
+from mlsysim.serving_steps.calibration import Calibration, load_calibration
 from mlsysim.tables import Table, table
 
 REQUESTS = 1000  # assumed where nobody says

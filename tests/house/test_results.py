@@ -50,7 +50,7 @@ from mlsysim.doors import SLO
 from mlsysim.drawing import Bars, Chart, Lanes, Line, Panels, Span
 from mlsysim.efficiencies import lineage, pooled
 from mlsysim.errors import InputError
-from mlsysim.evidence import reality, scoring
+from mlsysim.evidence import calibrating, reality, scoring
 from mlsysim.evidence.cases import CLASSES
 from mlsysim.evidence.hypotheses import hypotheses, infersim, sweeps
 from mlsysim.evidence.hypotheses.measured import kernel_tables
@@ -84,7 +84,6 @@ from mlsysim.results import (
     unrolled,
 )
 from mlsysim.serving import fleet
-from mlsysim.serving_steps.calibrating import calibration
 from mlsysim.serving_steps.expert_layer import expert_layer
 
 A = np.array
@@ -235,10 +234,10 @@ def of_claims() -> Iterator[Any]:
     yield sweeps.granularity_curve(deployment(), 1, [128, 8192])
     clock = ({"ttft_s": 0.1 * n, "e2e_s": 1.0 + 0.01 * n * n} for n in range(1, 121))
     measured = [
-        calibration.Request(100.0 * n, 10.0 * (n % 7 + 2), t, t | {"e2e_s": 0.9}) for n, t in enumerate(clock, 1)
+        calibrating.Request(100.0 * n, 10.0 * (n % 7 + 2), t, t | {"e2e_s": 0.9}) for n, t in enumerate(clock, 1)
     ]
-    yield calibration.fit(measured, serving_steps.Subject("m", "H100", 1, "vLLM", "0.11"))
-    yield serving_steps.Freshness(0.2, 0.1, False, False)
+    yield calibrating.fit(measured, serving_steps.Subject("m", "H100", 1, "vLLM", "0.11"))
+    yield calibrating.Freshness(0.2, 0.1, False, False)
 
 
 def of_validation() -> Iterator[Any]:
@@ -278,7 +277,7 @@ def of_validation() -> Iterator[Any]:
     yield brackets.Bracket("a", "A100", next(iter(case_studies.figures().values())), 0.01, 9.0)
     scored = ladder.RunScore(run, {"ttft": 0.4, "e2e": 17.0})
     yield ladder.LadderScore(serving_steps.TIER_0, (scored,))
-    yield tiers.RunScore("a", "loaded", 3, "e2e", 0.2, 0.1, 0.1, 0.05)
+    yield tiers.TierScore("a", "loaded", 3, "e2e", 0.2, 0.1, 0.1, 0.05)
     yield experiments.Split(1e-3, 0.1, 0.1, 0.0)
     yield baselines.BASELINES[0]
     yield nested.shipped_nested()

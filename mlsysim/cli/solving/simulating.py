@@ -27,7 +27,7 @@ from mlsysim.doors.serving import INPUT_LEN, OUTPUT_LEN
 from mlsysim.doors.simulating import REQUESTS, simulate
 from mlsysim.errors import InputError
 from mlsysim.serving import fleet
-from mlsysim.serving_steps.calibrating.calibration import load_calibration
+from mlsysim.serving_steps.calibration import load_calibration
 
 METHOD = (
     "Method: step after step of a server; requests wait and share steps. 'serve' has closed forms of one static batch that "

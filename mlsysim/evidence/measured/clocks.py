@@ -46,7 +46,7 @@ class ClockRun(Listed):
         return min(zip(self.energy, self.settings, strict=True))[1]
 
 
-class Curve(NamedTuple):
+class PowerCurve(NamedTuple):
     """A device's power against its clock, and the share of the work that the clock sets."""
 
     static: float
@@ -60,7 +60,7 @@ class Curve(NamedTuple):
         """Knee and exponent, by the names that the equations use."""
         return {"knee": self.knee, "exponent": self.exponent}
 
-    def scaled(self, power: float) -> "Curve":
+    def scaled(self, power: float) -> "PowerCurve":
         """The same curve for a device that draws so much at its highest clock."""
         by = power / (self.static + self.dynamic)
         return self._replace(static=self.static * by, dynamic=self.dynamic * by)
@@ -92,7 +92,7 @@ def _clocks(run: ClockRun) -> list[float]:
 
 
 @cache
-def fitted_curve() -> Curve:
+def fitted_curve() -> PowerCurve:
     """The curve of an A100, fitted by least squares of relative errors on every second row of one pass.
 
     >>> c = fitted_curve()
@@ -115,7 +115,7 @@ def fitted_curve() -> Curve:
     slower = [(1 / x - 1, t / times[-1] - 1) for x, t in zip(clocks, times, strict=True)]
     share = sum(a * b for a, b in slower) / sum(a * a for a, _ in slower)
     _, static, dynamic, knee, exponent = best
-    return Curve(static, dynamic, knee, exponent, share)
+    return PowerCurve(static, dynamic, knee, exponent, share)
 
 
 def on_curve(name: str) -> ClockRun:
