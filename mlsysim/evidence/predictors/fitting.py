@@ -12,13 +12,13 @@ from typing import Any
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Records of one kind as one record of arrays; what is no number (a name, a source) is the first one's. Needs NumPy."""
+    """Records of one kind as one record of arrays; a text (a name, a source) is the first one's. Needs NumPy."""
     import numpy as np
 
     def column(values: list[Any]) -> Any:
         if is_dataclass(values[0]):
             return stacked(values)
-        return np.array(values, float) if isinstance(values[0], (bool, int, float, np.generic)) else values[0]
+        return values[0] if isinstance(values[0], str) else np.array(values, float)
 
     return replace(parts[0], **{f.name: column([getattr(p, f.name) for p in parts]) for f in fields(parts[0])})
 
