@@ -1,9 +1,9 @@
 """Predictions against published measurements: rows, fits, scores, claims of others, and tools that measure."""
 
 from mlsysim.evidence.hypotheses.hypotheses import Hypothesis, Verdict, hypothesis, judge
-from mlsysim.evidence.measured.checks import Check, check, checks
+from mlsysim.evidence.measured.checks import check, checks
 from mlsysim.evidence.measured.kernels import ELEMENT_BYTES, gemm_efficiency, stream_efficiency
-from mlsysim.evidence.measured.measurements import Measurement, measurement, measurements
+from mlsysim.evidence.measured.measurements import Check, Measurement, measurement, measurements
 from mlsysim.evidence.measured.plans import PublishedPlan, published_plan, published_plans
 from mlsysim.evidence.measured.serving_runs import MeasuredRequest, ServingRun, serving_run, serving_runs
 from mlsysim.evidence.measuring.profiles import Profile, load_profile, profile, shipped_profiles

@@ -6,8 +6,7 @@ from typing import Any
 
 from mlsysim import beyond, catalog
 from mlsysim.errors import InputError
-from mlsysim.evidence.measured.checks import check
-from mlsysim.evidence.measured.measurements import Measurement
+from mlsysim.evidence.measured.measurements import Check, Measurement, measurement
 from mlsysim.evidence.metrics import signed_error
 
 _TRAINED = 3  # forward passes that a training step is worth: itself, and the gradients of inputs and of weights
@@ -91,7 +90,7 @@ def carried_over(name: str, learnt_from: str) -> float:
     """
     if name == learnt_from:
         raise InputError(f"learnt_from = {learnt_from!r} is the row to be judged; name another one")
-    one, other = check(name), check(learnt_from)
+    one, other = (Check(m, float(RULES[m.kind](m, m.inputs)), m.value) for m in map(measurement, (name, learnt_from)))
     share = other.reached
     value = one.predicted / share if one.measurement.quantity == "time" else one.predicted * share
     return float(signed_error(value, one.measured))

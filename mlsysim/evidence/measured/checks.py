@@ -1,15 +1,10 @@
-"""Published figures beside ours: one record, and the rule of each kind of row. Nothing is fitted to the row that is judged."""
+"""Published figures beside ours, by the rule of each kind of row. Nothing is fitted to the row that is judged."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
-from types import MappingProxyType
-from typing import Any
 
 from mlsysim.errors import InputError
-from mlsysim.evidence.measured.measurements import TABLES, Measurement, measurement, measurements
-from mlsysim.evidence.metrics import signed_error
-from mlsysim.results import Listed
+from mlsysim.evidence.measured.measurements import TABLES, Check, Measurement, measurement, measurements
 
 # The rooms that hold the rules for the rows of a table; a table that is not named is quoted and not predicted.
 _ROOMS: Mapping[str, tuple[str, ...]] = {
@@ -21,31 +16,6 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "narrow": ("narrow",),
     "beyond": ("beyond",),
 }
-
-
-@dataclass(frozen=True)
-class Check(Listed):
-    """A published figure beside ours, both in the unit of the prediction; errors are predicted over measured less 1."""
-
-    measurement: Any  # a Measurement, or a point of a front
-    predicted: float
-    measured: float
-    others: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))  # more that is said of the row
-    prediction: Any = None  # the result that the prediction is read from, where a solver gave one
-
-    @property
-    def error(self) -> float:
-        return float(signed_error(self.predicted, self.measured))
-
-    def error_of(self, other: str) -> float:
-        """The error of one of the other predictions."""
-        return float(signed_error(self.others[other], self.measured))
-
-    @property
-    def reached(self) -> float:
-        """Share of the bound that was reached, where the prediction is one; of a count, printed over counted."""
-        ratio = self.measured / self.predicted
-        return 1.0 / ratio if self.measurement.quantity == "time" else ratio
 
 
 Rule = Callable[..., Check | float]

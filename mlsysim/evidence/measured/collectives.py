@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlsysim import catalog, collectives, communication
-from mlsysim.evidence.measured.checks import Check
-from mlsysim.evidence.measured.measurements import Measurement
+from mlsysim.evidence.measured.measurements import Check, Measurement
 
 
 def _inside(row: Measurement, i: Mapping[str, Any]) -> Check:

@@ -14,7 +14,7 @@ from mlsysim.capacity import USABLE
 from mlsysim.catalog.sourced import shipped
 from mlsysim.efficiencies import shipped as constants_of
 from mlsysim.errors import InputError, named
-from mlsysim.evidence.measured.checks import Check
+from mlsysim.evidence.measured.measurements import Check
 from mlsysim.evidence.predictors.serving import predict_tpot, predict_ttft
 from mlsysim.results import Listed
 

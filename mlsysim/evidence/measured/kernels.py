@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlsysim import catalog, kernels
-from mlsysim.evidence.measured.checks import Check
-from mlsysim.evidence.measured.measurements import Measurement, measurement
+from mlsysim.evidence.measured.measurements import Check, Measurement, measurement
 from mlsysim.roofline import kernel_time
 
 # Bytes of an element in each number format of a measurement.

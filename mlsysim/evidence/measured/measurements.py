@@ -1,13 +1,14 @@
-"""Published measurements as typed data: what was measured, on what, under which conditions, and where it is printed."""
+"""Published measurements as typed data, and the record of one beside ours: what was measured, on what, under which conditions, and where it is printed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog.sourced import Sourced, shipped, sourced
 from mlsysim.errors import named
+from mlsysim.evidence.metrics import signed_error
 from mlsysim.results import Listed
 
 # The files of rows, and what stands in each.
@@ -60,6 +61,31 @@ class Measurement(Listed):
     def value(self) -> float:
         """The figure, in SI units."""
         return self.sourced.value
+
+
+@dataclass(frozen=True)
+class Check(Listed):
+    """A published figure beside ours, both in the unit of the prediction; errors are predicted over measured less 1."""
+
+    measurement: Any  # a Measurement, or a point of a front
+    predicted: float
+    measured: float
+    others: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))  # more that is said of the row
+    prediction: Any = None  # the result that the prediction is read from, where a solver gave one
+
+    @property
+    def error(self) -> float:
+        return float(signed_error(self.predicted, self.measured))
+
+    def error_of(self, other: str) -> float:
+        """The error of one of the other predictions."""
+        return float(signed_error(self.others[other], self.measured))
+
+    @property
+    def reached(self) -> float:
+        """Share of the bound that was reached, where the prediction is one; of a count, printed over counted."""
+        ratio = self.measured / self.predicted
+        return 1.0 / ratio if self.measurement.quantity == "time" else ratio
 
 
 @cache

@@ -9,8 +9,7 @@ from typing import Any
 from mlsysim import memory
 from mlsysim.catalog.sourced import Sourced, shipped, sourced
 from mlsysim.errors import named
-from mlsysim.evidence.measured.checks import Check
-from mlsysim.evidence.measured.measurements import Measurement
+from mlsysim.evidence.measured.measurements import Check, Measurement
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.memory import ServerMemory
 from mlsysim.results import Listed

@@ -5,8 +5,7 @@ from typing import Any
 
 from mlsysim import catalog, inference, memory, training
 from mlsysim.catalog import Model
-from mlsysim.evidence.measured.checks import Check
-from mlsysim.evidence.measured.measurements import Measurement
+from mlsysim.evidence.measured.measurements import Check, Measurement
 from mlsysim.flops import forward_flops
 from mlsysim.memory.quantised import stored_parts
 from mlsysim.transformer import parameter_count

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlsysim import inference
-from mlsysim.evidence.measured.checks import Check
-from mlsysim.evidence.measured.measurements import Measurement
+from mlsysim.evidence.measured.measurements import Check, Measurement
 from mlsysim.inference import Efficiencies
 
 

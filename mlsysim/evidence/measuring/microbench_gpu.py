@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.errors import InputError
-from mlsysim.evidence.measuring.microbench import BLOCKS, CACHES, FULL, MIXED_BLOCK, QUICK, ROWS, SHARES, Effort
+from mlsysim.evidence.measuring.microbench import CACHES, FULL, MIXED_BLOCK, QUICK, SHARES
 from mlsysim.evidence.measuring.profiles import Measured, Point, Profile
+from mlsysim.evidence.measuring.rounds import BLOCKS, ROWS, Effort
 
 SIZE = 8192
 HEADS, GROUP, WIDTH = 8, 4, 128
