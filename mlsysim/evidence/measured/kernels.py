@@ -7,8 +7,22 @@ from mlsysim import catalog, kernels
 from mlsysim.evidence.measured.measurements import Check, Measurement, measurement
 from mlsysim.roofline import kernel_time
 
-# Bytes of an element in each number format of a measurement.
-ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
+# Bytes of an element in each number format, without the scales that some have.
+ELEMENT_BYTES = {
+    "fp64": 8.0,
+    "fp32": 4.0,
+    "tf32": 4.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "mxfp8": 1.0,
+    "int8": 1.0,
+    "fp6": 0.75,
+    "fp4": 0.5,
+    "mxfp4": 0.5,
+    "nvfp4": 0.5,
+    "int4": 0.5,
+}
 
 
 def _gemm(row: Measurement, i: Mapping[str, Any], **efficiencies: float) -> Check:

@@ -12,7 +12,7 @@ from mlsysim.catalog.sourced import read_toml, shipped_toml
 from mlsysim.errors import unknown_name
 from mlsysim.evidence.predictors import Constants, shipped_constants
 from mlsysim.evidence.scoring import GroupScore, Summary, score, score_with
-from mlsysim.evidence.scoring.leaving import Ladder, Leaving
+from mlsysim.evidence.scoring.leaving import Ladder, Leaving, count_constants
 from mlsysim.evidence.written import toml
 from mlsysim.results import Listed
 from mlsysim.training.shares import from_constants
@@ -39,15 +39,6 @@ class ScoreSheet(Listed):
     switched: Mapping[str, GroupScore]  # in-sample, as constants are switched on one kind after the other
     baselines: Mapping[str, float]  # mean over groups of the mean absolute error, leaving one group out
     groups: Mapping[str, tuple[GroupScore, GroupScore]]  # datasheet, leaving one group out
-
-
-def count_constants(constants: Constants) -> int:
-    """Fitted numbers; how many rows of a kind the fit saw is none.
-
-    >>> count_constants({"Hopper": {"gemm": 0.6}, "seen: Hopper": {"rows": 7.0}})
-    1
-    """
-    return sum(len(values) for name, values in constants.items() if not name.startswith("seen: "))
 
 
 def measure(
