@@ -161,7 +161,7 @@ def _levels() -> dict[str, str]:
         "small_high": _time(measured.printed_range(small.measurement)[1], 2),
         "quarter_measured": _time(quarter.measured),
         "mega_measured": _time(mega.measured),
-        "mega_bytes": _time(mega.hierarchical, 2),
+        "mega_bytes": _time(mega.others["hierarchical"], 2),
         "mega_plan": _time(mega.predicted, 2),
     }
 

@@ -94,7 +94,7 @@ def _measured() -> dict[str, str]:
     small = [c for c in peaks if "8b" in c.measurement.name]
     large = [c for c in peaks if "70b" in c.measurement.name]
     eight, many = evidence.check("torchtitan-8b-8-compile"), evidence.check("torchtitan-8b-128-compile")
-    ours, theirs = eight.prediction.state - many.prediction.state, eight.measured - many.measured  # type: ignore[union-attr]
+    ours, theirs = eight.prediction.state - many.prediction.state, eight.measured - many.measured
     state, peak = evidence.check("dgxc-8b-state"), evidence.check("dgxc-8b-peak")
     count = transformer.parameter_count("Llama-3.1-8B").total
     eighteen = memory.model_state_memory(count, "megatron-bf16", "zero1", 8).total
@@ -140,7 +140,7 @@ def _measured() -> dict[str, str]:
         "freed_measured": _gb(theirs),
         "freed_error": units.percent(signed_error(ours, theirs)),
         "thin_error": units.percent(signed_error(thin.total, eight.measured)),
-        "logits": _gb(eight.prediction.output),  # type: ignore[union-attr]
+        "logits": _gb(eight.prediction.output),
         "logits_thin": _gb(thin.output),
         "cp_low": units.format(min(c.measured for c in contexts), "byte", digits=3),
         "cp_high": units.format(max(c.measured for c in contexts), "byte", digits=3),

@@ -99,7 +99,7 @@ def _cast_share(row: Measurement, i: Mapping[str, Any]) -> float:
     two = 2 * cast_bytes(row.precision, 1)  # by rows and by columns, each a kernel that reads
     casts = float(training.cast_time(numbers, two, d.memory_bandwidth))
     products = 3 * 2 * i["m"] * i["k"] * i["n"] / d.peak_flops[training.PEAK_FORMAT[row.precision]]
-    return casts / (casts + products)
+    return float(casts / (casts + products))
 
 
 def _step(row: Measurement, i: Mapping[str, Any]) -> Check:

@@ -235,7 +235,8 @@ def _software() -> Mapping[str, str]:
 
 def _passes(memory: Memory, effort: Effort) -> dict[Hashable, tuple[Callable[[], object], float]]:
     """Passes over memory, each with the bytes that it moves."""
-    found: dict[Hashable, tuple[Callable[[], object], float]] = {**memory.sequential()}
+    found: dict[Hashable, tuple[Callable[[], object], float]] = {}
+    found.update(memory.sequential())
     found["in order"] = memory.gather(effort.blocks[-1], 0.0)
     found |= {("blocks", block): memory.gather(block) for block in effort.blocks}
     return found | {("mixed", share): memory.gather(MIXED_BLOCK, share) for share in SHARES}
