@@ -960,10 +960,10 @@ def test_grade_refuses_without_its_sandbox(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_no_cell_of_the_table_is_a_formula(tmp_path: Path) -> None:
-    from mlsysim.course.grading import Row, write_csv
+    from mlsysim.course.grading import Graded, write_csv
 
     evil = ["=1+1", "\uff1d1+1", "\uff201", "+1", "-1", "@x", "\t=1", "\r\n=1", " =1", 'a"b,c', "x" * 5000, "a\x1b[31m"]
-    write_csv([Row(text, 0, 1, {"01.1": 0}, "ok", text) for text in evil], tmp_path / "g.csv")
+    write_csv([Graded(text, 0, 1, {"01.1": 0}, "ok", text) for text in evil], tmp_path / "g.csv")
     with (tmp_path / "g.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
     assert len(rows) == len(evil)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from mlsysim import inference
 from mlsysim.errors import InputError
 from mlsysim.evidence import serving_run, serving_runs
-from mlsysim.evidence.hypotheses import comparisons as c
 from mlsysim.evidence.hypotheses import hypotheses as hy
 from mlsysim.evidence.hypotheses import sweeps
 from mlsysim.evidence.measured.serving_runs import METRICS
@@ -18,6 +17,7 @@ from mlsysim.evidence.studies import experiments as ex
 from mlsysim.evidence.studies import ladder
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import BASELINE, TIER_0, Batch, Rungs, step_model
+from mlsysim.serving_steps import comparisons as c
 from mlsysim.serving_steps.rungs import BLEND
 
 TIMES = st.floats(1e-4, 1.0)
