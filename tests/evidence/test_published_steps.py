@@ -133,7 +133,7 @@ def test_the_mixture_is_slower_than_its_floor() -> None:
 @pytest.mark.independent
 def test_the_sheet_reads_as_it_was_written() -> None:
     sheet = shipped_scores("training_step")
-    text = (ROOT / "mlsysim" / "validation" / "scoring" / "sheets" / "training_step.toml").read_text(encoding="utf-8")
+    text = (ROOT / "mlsysim" / "evidence" / "scoring" / "sheets" / "training_step.toml").read_text(encoding="utf-8")
     assert as_toml(sheet) == text
     datetime.date.fromisoformat(sheet.date)
     assert sheet.rows == sum(plain.n for plain, _ in sheet.groups.values())

@@ -26,7 +26,7 @@ from mlsysim.evidence.reality import published as tables
 from mlsysim.evidence.reality import report as reports
 from mlsysim.evidence.scoring import predict
 
-FOLDER = ROOT / "mlsysim" / "validation" / "reality"
+FOLDER = ROOT / "mlsysim" / "evidence" / "reality"
 OPEN = ROOT.parent / "shared" / "reference" / "cases"
 MOST = {"training_step": 8, "inference": 12, "gemm": 6, "attention": 6, "collective": 8, "memory": 8, "scalar": 8}
 needs_open_cases = pytest.mark.skipif(

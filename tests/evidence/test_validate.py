@@ -24,7 +24,7 @@ from mlsysim.evidence.scoring import ScoredRow, predict, summarise
 
 SMALL = Path(__file__).parents[1] / "data" / "gemm.small.csv"
 OPEN = ROOT.parent / "shared" / "reference" / "cases"
-CONSTANTS = ROOT / "mlsysim" / "validation" / "predictors" / "constants"
+CONSTANTS = ROOT / "mlsysim" / "evidence" / "predictors" / "constants"
 HIDDEN = ("id", "group", "source_key", "source", "notes", "verified", "tolerance")
 needs_open_cases = pytest.mark.skipif(
     not OPEN.is_dir(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
