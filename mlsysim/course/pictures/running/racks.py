@@ -72,7 +72,7 @@ def _wave(levels: list[tuple[float, float]], left: float, wide: float, base: flo
 
 def power_in_step(
     devices: int = 10_000,
-    high_power: float = 1000.0,
+    high_power: float = 1e3,
     low_power: float = 400.0,
     period: float = 4.0,
     high_share: float = 0.75,
