@@ -71,11 +71,7 @@ def _wave(levels: list[tuple[float, float]], left: float, wide: float, base: flo
 
 
 def power_in_step(
-    devices: int = 10_000,
-    high_power: float = 1e3,
-    low_power: float = 400.0,
-    period: float = 4.0,
-    high_share: float = 0.75,
+    devices: int = 10_000, high_power: float = 1e3, low_power: float = 400, period: float = 4, high_share: float = 0.75
 ) -> Frames:
     """Power of a synchronous job over three steps: one device, all of them out of step, all in step, and with a store."""
     if not (devices >= 2 and 0 < low_power < high_power and 0.2 <= high_share <= 0.8):
