@@ -6,6 +6,8 @@ BIN := .venv/bin
 PY := $(BIN)/python
 PORT ?= 8000
 export MLSYSIM_STATIC := 1
+# Hundreds of processes import the library: each of them would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book pdf epub print slides serve test check validate mutations nightly notebooks exercises lab bench format clean

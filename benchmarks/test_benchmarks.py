@@ -297,7 +297,7 @@ def test_a_hundred_thousand_requests_of_a_fleet(benchmark: Any) -> None:
     dense, draft = (serving_steps.step_model(inference.deploy(m, "H100")) for m in ("Llama-3.1-8B", "Llama-3.2-1B"))
     chances, config = (0.8, 0.7, 0.6), Config(kv_blocks=20_000)
     module, model = fleet.Speculation(chances, draft_share=1 / 48), fleet.Speculation(chances, draft)
-    hosted = (fleet.Hosted(mixture, config, module, "a"), fleet.Hosted(dense, config, model, "b"))
+    hosted = (fleet.ModelReplica(mixture, config, module, "a"), fleet.ModelReplica(dense, config, model, "b"))
     tiers = (fleet.Tier(100_000, 20e9), fleet.Tier(None, 5e9, 2e-3, shared=True))
     everything = fleet.Fleet(
         fleet.Servers(hosted, ranks=4, autoscaler=fleet.Autoscaler(2, 8, target=128.0)),
@@ -308,7 +308,7 @@ def test_a_hundred_thousand_requests_of_a_fleet(benchmark: Any) -> None:
     )
     talks = fleet.agents(6.0, 10_000, turns=10, models=("a", "b"))
     cpu = time.process_time()
-    found = benchmark.pedantic(lambda: fleet.play(everything, talks), rounds=1)
+    found = benchmark.pedantic(lambda: fleet.run(everything, talks), rounds=1)
     benchmark.extra_info["processor_s"] = time.process_time() - cpu
     print(f"\n{len(found.served)} requests, {found.steps} steps: {time.process_time() - cpu:.1f} s of a processor")
     print("\n".join(f"{name}: {text}" for name, text in found.parts()))

@@ -9,7 +9,7 @@ import ast
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, TypeVar
 from weakref import ref
 
 from mlsysim._numeric import Num, all_true, is_finite, widened
+from mlsysim._numeric.traced import Made, made, plain
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.units import format as quantity
 
@@ -37,6 +38,7 @@ __all__ = [
     "check_argument",
     "equation",
     "is_recording",
+    "label_of",
     "lookup",
     "recording",
     "remembered",
@@ -235,6 +237,16 @@ def lookup(label: str) -> Equation:
     return _registry[label]
 
 
+def label_of(function: Callable[..., Any]) -> str:
+    """The label under which an equation is registered.
+
+    >>> from mlsysim import roofline
+    >>> label_of(roofline.ridge_point)
+    'eq-ridge-point'
+    """
+    return next(label for label, one in _registry.items() if one.function is function)
+
+
 @contextmanager
 def recording() -> Iterator[set[str]]:
     """Collect the labels of the equations that are really evaluated inside the block, by this thread.
@@ -405,67 +417,11 @@ def equation(
         if label in _registry or not label.startswith("eq-"):
             raise InputError(f"label: {label!r} is taken or does not start with 'eq-'; choose another")
         domains = {name: Domain.of((domain or {}).get(name, NON_NEGATIVE)) for name in names}
-        bounds = [(d.least, d.most, d.whole) for d in domains.values()]
-        inner = dict(zip(names, bounds, strict=True))
-        owner, largest = function.__name__, float_info.max
-        owed = [Relation.of(text) for text in relations]
         is_answer = _is_number if may_be_infinite else _is_finite_number
-
-        def checked_one(name: str, value: Any) -> Any:
-            return check_argument(owner, name, value, registered.units[name], domains[name])
-
-        def bound_to(*args: Any, **kwargs: Any) -> dict[str, Any]:
-            if len(args) + len(kwargs) == len(
-                names
-            ):  # every argument is given: Python's own way takes ten times as long
-                given = dict(zip(names, args, strict=False)) | kwargs
-                if given.keys() == inner.keys():
-                    return given
-            found = signature_of(function).bind(*args, **kwargs)
-            found.apply_defaults()
-            return found.arguments
-
-        @wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            # The common case, plain numbers, is decided by one comparison each; everything else goes the long way.
-            for (least, most, counted), value in zip(bounds, args, strict=False):
-                if (
-                    (type(value) is not float and type(value) is not int)
-                    or not least <= value <= most
-                    or (counted and value % 1)
-                ):
-                    args = (*map(checked_one, names, args), *args[len(names) :])  # type: ignore[assignment]
-                    break
-            for name, value in kwargs.items():
-                if name in inner:  # Python itself reports an unexpected keyword
-                    least, most, counted = inner[name]
-                    if (
-                        (type(value) is not float and type(value) is not int)
-                        or not least <= value <= most
-                        or (counted and value % 1)
-                    ):
-                        kwargs[name] = checked_one(name, value)
-            try:
-                if owed:
-                    given = bound_to(*args, **kwargs)
-                    for relation in owed:
-                        relation.check(owner, given, registered.units)
-                for called in _recorders.get():
-                    called.add(label)
-                result: Any = function(*args, **kwargs)
-            except InputError:
-                raise
-            except (ZeroDivisionError, OverflowError, ValueError) as error:
-                if isinstance(error, ValueError) and "math domain" not in str(error):
-                    raise
-                raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs) from error
-            if (type(result) is not float or not -largest <= result <= largest) and not is_answer(result):
-                raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs)
-            return result  # type: ignore[no-any-return]
-
+        checked = _checked(function, label, domains, [Relation.of(text) for text in relations], is_answer)
         if function.__doc__ and "Raises\n" not in function.__doc__:
             checked.__doc__ = function.__doc__.rstrip() + _refused(function.__doc__, domains, relations)
-        registered = _registry[label] = Equation(
+        _registry[label] = Equation(
             label=label,
             function=checked,
             formula=formula,
@@ -476,3 +432,72 @@ def equation(
         return checked
 
     return register
+
+
+def _given(function: Callable[..., Any], names: KeysView[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The arguments of a call by name, with defaults; where every one is given Python's own way takes ten times as long."""
+    if len(args) + len(kwargs) == len(names):
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        if given.keys() == names:
+            return given
+    found = signature_of(function).bind(*args, **kwargs)
+    found.apply_defaults()
+    return found.arguments
+
+
+def _checked(
+    function: Callable[P, R],
+    label: str,
+    domains: Mapping[str, Domain],
+    owed: Sequence[Relation],
+    is_answer: Callable[[Any], bool],
+) -> Callable[P, R]:
+    """The function behind the checks of its arguments and its result."""
+    names, owner, largest = domains.keys(), function.__name__, float_info.max
+    bounds = [(d.least, d.most, d.whole) for d in domains.values()]
+    inner = dict(zip(names, bounds, strict=True))
+
+    def checked_one(name: str, value: Any) -> Any:
+        return check_argument(owner, name, value, _registry[label].units[name], domains[name])
+
+    def followed(given: Mapping[str, Any]) -> Any:
+        """The result as a step of its own, where one of the numbers is traced."""
+        return made(checked(**{name: plain(value) for name, value in given.items()}), label, given)  # type: ignore[call-arg]
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        # The common case, plain numbers, is decided by one comparison each; everything else goes the long way.
+        for (least, most, counted), value in zip(bounds, args, strict=False):
+            plain_type = type(value) is float or type(value) is int
+            if not plain_type or not least <= value <= most or (counted and value % 1):  # type: ignore[operator]
+                if isinstance(value, Made):
+                    return followed(_given(function, names, args, kwargs))  # type: ignore[no-any-return]
+                args = (*map(checked_one, names, args), *args[len(names) :])  # type: ignore[assignment]
+                break
+        for name, value in kwargs.items():
+            if name in inner:  # Python itself reports an unexpected keyword
+                least, most, counted = inner[name]
+                plain_type = type(value) is float or type(value) is int
+                if not plain_type or not least <= value <= most or (counted and value % 1):  # type: ignore[operator]
+                    if isinstance(value, Made):
+                        return followed(_given(function, names, args, kwargs))  # type: ignore[no-any-return]
+                    kwargs[name] = checked_one(name, value)
+        try:
+            if owed:
+                given = _given(function, names, args, kwargs)
+                for relation in owed:
+                    relation.check(owner, given, _registry[label].units)
+            for called in _recorders.get():
+                called.add(label)
+            result: Any = function(*args, **kwargs)
+        except InputError:
+            raise
+        except (ZeroDivisionError, OverflowError, ValueError) as error:
+            if isinstance(error, ValueError) and "math domain" not in str(error):
+                raise
+            raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs) from error
+        if (type(result) is not float or not -largest <= result <= largest) and not is_answer(result):
+            raise _refusal(owner, dict(zip(names, args, strict=False)) | kwargs)
+        return result  # type: ignore[no-any-return]
+
+    return checked

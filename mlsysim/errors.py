@@ -1,6 +1,7 @@
 """Errors that say which argument, which value, which range, and how to mend it."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 Entry = TypeVar("Entry")
@@ -29,12 +30,10 @@ def unknown_name(
     >>> str(unknown_name("device", "H10", ["H100", "A100"]))
     "unknown device 'H10'; did you mean 'H100', 'A100'?"
     """
-    from difflib import get_close_matches  # here: whoever makes no mistake need not wait for it
-
     known = list(known)
     folded = {k.casefold(): k for k in reversed([*known, *aliases])}
     text = str(name)[:80]
-    close = [folded[c] for c in get_close_matches(text.casefold(), list(folded), n=3, cutoff=0.5)]
+    close = [folded[c] for c in _nearest(text.casefold(), tuple(folded))]
     if close:
         advice = "did you mean " + ", ".join(map(repr, close)) + "?"
     elif len(known) <= 12:
@@ -42,6 +41,13 @@ def unknown_name(
     else:
         advice = f"{len(known)} are known"
     return UnknownNameError(f"unknown {kind} {text!r}; {advice}" + (f" ({hint})" if hint else ""))
+
+
+@lru_cache(512)  # a fit asks thousands of times for a model that no catalogue holds
+def _nearest(name: str, known: tuple[str, ...]) -> list[str]:
+    from difflib import get_close_matches  # here: whoever makes no mistake need not wait for it
+
+    return get_close_matches(name, known, n=3, cutoff=0.5)
 
 
 def named(kind: str, name: str, known: Mapping[str, Entry], hint: str = "") -> Entry:

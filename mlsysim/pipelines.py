@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mlsysim.errors import InputError
 from mlsysim.network.streams import Task, schedule
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 __all__ = ["ORDERS", "TimedPipeline", "order", "tasks", "timed"]
 
@@ -28,7 +28,7 @@ Job = tuple[
 
 
 @dataclass(frozen=True)
-class TimedPipeline(Listed):
+class TimedPipeline(Result):
     """What :func:`timed` returns; times in the unit of the durations that went in."""
 
     time: float

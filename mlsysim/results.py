@@ -4,13 +4,13 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
-from mlsysim.equations import lookup, signature_of
+from mlsysim.equations import label_of, lookup, signature_of
 from mlsysim.errors import InputError
 from mlsysim.tables import Table, table
 
@@ -99,18 +99,67 @@ def _shown(self: Shown) -> str:
 
 
 class Result(Shown):
-    """What a solver returns: it shows itself, explains itself, draws itself and gives its numbers away.
+    """What a solver returns, and a record of values: it shows itself, explains itself, draws itself and gives its numbers away.
 
-    A subclass is a frozen dataclass that writes :meth:`summary` and ``to_dict``, and ``chart`` where it
-    has a shape. ``explain()`` is its own. Everything else comes from these.
+    A subclass is a frozen dataclass. Without more it lists its fields. It says otherwise by a declaration, ``NUMBERS``, and by
+    :meth:`summary`, :meth:`chart`, :meth:`explain` or :meth:`to_dict` of its own where it has a better answer.
     """
 
-    def summary(self) -> Sequence[str]:
-        """At most 20 lines: the answer, its range, what binds, which efficiencies, whether it fits."""
-        raise NotImplementedError
+    # What to_dict() says: names in JSON, which end in a unit, and ``name=path`` where the attribute has another name.
+    NUMBERS: ClassVar[str] = ""
+
+    def _title(self) -> str:
+        named = next(
+            (getattr(self, n) for n in ("name", "id", "what", "workload", "class_name") if getattr(self, n, "")), ""
+        )
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
+        return f"{kind} {named}".strip() if isinstance(named, str) else kind
+
+    def _listed(self) -> dict[str, Any]:
+        """The fields, and before them what follows from them: the answers among the properties."""
+        answers = {n: getattr(self, n) for n in _ANSWERS if isinstance(getattr(type(self), n, None), property)}
+        return answers | {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}  # type: ignore[arg-type]
 
     def _lines(self) -> Sequence[str]:
         return self.summary()
+
+    def summary(self) -> Sequence[str]:
+        """At most 20 lines: the answer, its range, what binds, which efficiencies, whether it fits; or a line per value."""
+        known = {k: brief(v) for k, v in self._listed().items()}
+        rows = [(k.replace("_", " "), v) for k, v in known.items() if v and k not in ("name", "id")]
+        left = len(rows) - _MOST_LISTED
+        more = [("more", f"{left} others: explain()")] if left > 0 else []
+        return labelled(self._title(), *rows[:_MOST_LISTED], *more)
+
+    def explain(self) -> Any:
+        """Every term with its equation and every input with its source; of a record every value."""
+        if hasattr(self, "terms") and hasattr(self, "inputs"):
+            return Explanation(self.summary()[0], self.terms, self.inputs, getattr(self, "notes", ()))
+        rows = [(k.replace("_", " "), brief(v, 400)) for k, v in self._listed().items()]
+        return Report(self._title(), (table(("Field", "Value"), rows),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, texts and lists for JSON; names carry SI units. What is not finite is None."""
+        if not self.NUMBERS:
+            return dict(plain(self._listed()))
+        named = (name.partition("=") for name in self.NUMBERS.split())
+        return {name: plain(self._number(path or name)) for name, _, path in named}
+
+    def _number(self, path: str) -> Any:
+        found: Any = self
+        for name in path.split("."):
+            found = getattr(found, name if hasattr(found, name) else _UNIT.sub("", name))
+        return found
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """The rows of :meth:`to_frame`: one of all numbers, or one per element where a solver's result is an array."""
+        listed = not self.NUMBERS and type(self).to_dict is Result.to_dict
+        return [_flat(self.to_dict())] if listed else unrolled(self.to_dict())
+
+
+Result = Result  # the name of a record, from before the two were one
+# Ends of names in JSON that say the unit of a number.
+_UNIT = re.compile(r"_(per_s|bytes|usd_per_s|usd|kg|s|w|j|l)$")
 
 
 class Timed(Result):
@@ -139,44 +188,6 @@ class Timed(Result):
     def to_dict(self) -> dict[str, Any]:
         """Seconds by term, and their sum."""
         return dict(plain({**vars(self), "time": self.time}))
-
-
-class Listed(Result):
-    """A record of plain values: what it is, and a line for each of them; long ones by their size."""
-
-    def _title(self) -> str:
-        named = next(
-            (getattr(self, n) for n in ("name", "id", "what", "workload", "class_name") if getattr(self, n, "")), ""
-        )
-        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
-        return f"{kind} {named}".strip() if isinstance(named, str) else kind
-
-    def _held(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}  # type: ignore[arg-type]
-
-    def _derived(self) -> dict[str, Any]:
-        """What follows from the fields and stands before them: the answers among its properties."""
-        return {n: getattr(self, n) for n in _ANSWERS if isinstance(getattr(type(self), n, None), property)}
-
-    def summary(self) -> list[str]:
-        known = {k: brief(v) for k, v in (self._derived() | self._held()).items()}
-        rows = [(k.replace("_", " "), v) for k, v in known.items() if v and k not in ("name", "id")]
-        left = len(rows) - _MOST_LISTED
-        more = [("more", f"{left} others: explain()")] if left > 0 else []
-        return labelled(self._title(), *rows[:_MOST_LISTED], *more)
-
-    def explain(self) -> "Report":
-        """Every value."""
-        rows = [(k.replace("_", " "), brief(v, 400)) for k, v in (self._derived() | self._held()).items()]
-        return Report(self._title(), (table(("Field", "Value"), rows),))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Every value, for JSON."""
-        return dict(plain(self._derived() | self._held()))
-
-    def frame_rows(self) -> list[dict[str, Any]]:
-        """One row."""
-        return [_flat(self.to_dict())]
 
 
 def brief(value: Any, most: int = 90) -> str:
@@ -373,31 +384,73 @@ class Input:
 
 @dataclass(frozen=True)
 class Term:
-    """A number that came out: the equation that made it, and the values that stood in it."""
+    """A number that came out: the equation or the arithmetic that made it, and the values that stood in it."""
 
     name: str
-    value: Num
-    label: str
-    arguments: Mapping[str, Num]
+    value: Any  # a number, an array, or a tuple of numbers
+    label: str  # of the equation; empty for plain arithmetic
+    arguments: Mapping[str, Any]
     binding: Any = False  # True when this term decides the answer; an array of truths for an array
+    of: Mapping[str, str] = field(default_factory=dict)  # argument -> the line that it comes from, where it has one
+    arithmetic: str = ""  # without an equation: the formula over the names of the arguments
+    units: Mapping[str, str] = field(default_factory=dict)  # and their units, with that of the value under ""
 
     @property
     def unit(self) -> str:
-        return lookup(self.label).result
+        return lookup(self.label).result if self.label else self.units.get("", "1")
 
     @property
     def formula(self) -> str:
-        return lookup(self.label).formula
+        return lookup(self.label).formula if self.label else self.arithmetic
 
     def substituted(self) -> str:
         """The formula with the numbers in it."""
-        found = lookup(self.label)
-        left_out = {
-            n: p.default for n, p in signature_of(found.function).parameters.items() if p.default is not p.empty
-        }
-        arguments = {n: units.format(v, found.units[n]) for n, v in (left_out | dict(self.arguments)).items()}
+        left_out, units_of = {}, self.units
+        if self.label:
+            found = lookup(self.label)
+            parameters = signature_of(found.function).parameters.items()
+            left_out, units_of = {n: p.default for n, p in parameters if p.default is not p.empty}, found.units
+        arguments = {n: quantity(v, units_of.get(n, "1")) for n, v in (left_out | dict(self.arguments)).items()}
         names = "|".join(sorted(arguments, key=len, reverse=True))
-        return re.sub(rf"\b({names})\b", lambda m: arguments[m[1]], self.formula) if names else self.formula
+        if not names:
+            return self.formula
+        powers = re.sub(
+            rf"\b({names})(?= ?\*\*)", lambda m: f"({m[1]})" if " " in arguments[m[1]] else m[1], self.formula
+        )
+        return re.sub(rf"\b({names})\b", lambda m: arguments[m[1]], powers)
+
+
+class Terms(list[Term]):
+    """The terms of an explanation, written down as their equations are asked.
+
+    >>> from mlsysim.roofline import ridge_point
+    >>> terms = Terms()
+    >>> terms("ridge", ridge_point, peak_flops=300e12, memory_bandwidth=2e12), terms[0].label
+    (150.0, 'eq-ridge-point')
+    """
+
+    def __call__(self, name: str, function: Callable[..., Any], binding: Any = False, **arguments: Any) -> Any:
+        value = function(**arguments)
+        self.append(Term(name, value, label_of(function), arguments, binding))
+        return value
+
+
+def quantity(value: Any, unit: str) -> str:
+    """A number of an explanation with its unit; of several the range. What is below every clock and every count is zero.
+
+    >>> quantity(2.9e-14, "s"), quantity(2.784e-13, "1"), quantity((0.001, 0.002), "s")
+    ('0 s', '0', '1 … 2 ms')
+    """
+    if isinstance(value, tuple):
+        low, high = quantity(min(value), unit), quantity(max(value), unit)
+        number, _, same = low.partition(" ")
+        return f"{number if same and high.endswith(f' {same}') else low} … {high}"
+    if not is_array(value) and abs(value) < _NOTHING.get(unit, 0.0):
+        value = 0.0
+    return units.format(value, unit)
+
+
+_NOTHING = {"s": 1e-10, "1": 1e-12}
 
 
 class Later(Sequence[str]):
@@ -452,25 +505,37 @@ class Explanation:
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """Term, value, formula with numbers, equation label, and whether it binds."""
-        return [
-            (t.name, units.format(t.value, t.unit), t.substituted(), t.label, _binds(t.binding)) for t in self.terms
-        ]
+        return [(t.name, quantity(t.value, t.unit), t.substituted(), t.label, _binds(t.binding)) for t in self.terms]
 
     def __str__(self) -> str:
-        lines = [self.title]
-        for name, value, numbers, label, binds in self.rows():
-            lines.append(f"  {name:<20} {value:>16}  {binds:<7} = {numbers}  [@{label}]")
+        lines, rows = [self.title], self.rows()
+        if any(t.of for t in self.terms):  # a chain: its lines find each other by name, and one of them leads
+            for name, value, numbers, label, binds in rows:
+                source = f"  [@{label}]" * bool(label) + f"  {binds}" * bool(binds)
+                lines.append(f"  {name:<34} {value:>13} = {numbers}{source}")
+        else:
+            for name, value, numbers, label, binds in rows:
+                lines.append(f"  {name:<20} {value:>16}  {binds:<7} = {numbers}  [@{label}]")
+        width = 34 if any(t.of for t in self.terms) else 18
         lines.append("  inputs")
-        lines += [f"    {i.name:<18} {units.format(i.value, i.unit):>16}  {i.origin}" for i in self.inputs]
+        lines += [f"    {i.name:<{width}} {quantity(i.value, i.unit):>16}  {i.origin}" for i in self.inputs]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
         return _begun(str(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """Every term with its equation and unit, every input with its origin, for JSON."""
+        """Every term with its equation, unit and arguments (``from``: the line of each), every input with its origin, for JSON."""
         terms = [
-            {"name": t.name, "value": t.value, "unit": t.unit, "equation": t.label, "binds": t.binding}
+            {
+                "name": t.name,
+                "value": t.value,
+                "unit": t.unit,
+                "equation": t.label,
+                "binds": t.binding,
+                "formula": t.formula,
+                "arguments": {name: {"value": v, "from": t.of.get(name)} for name, v in t.arguments.items()},
+            }
             for t in self.terms
         ]
         inputs = [{"name": i.name, "value": i.value, "unit": i.unit, "origin": i.origin} for i in self.inputs]
@@ -483,7 +548,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         terms = table(("Term", "Value", "With the numbers in it", "Equation", "Binds"), self.rows())
-        inputs = [(i.name, units.format(i.value, i.unit), i.origin) for i in self.inputs]
+        inputs = [(i.name, quantity(i.value, i.unit), i.origin) for i in self.inputs]
         given = table(("Input", "Value", "Where from"), inputs)
         notes = "".join(f"<p>{escape(n)}</p>" for n in self.notes)
         return f"<p><strong>{escape(self.title)}</strong></p>{terms._repr_html_()}{given._repr_html_()}{notes}"

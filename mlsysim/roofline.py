@@ -10,7 +10,7 @@ from mlsysim import catalog, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Terms, labelled, plain, share, shown
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -380,58 +380,31 @@ class KernelTime(Result):
         work = {"flops": self.flops, "peak_flops": peak, "efficiency": self.efficiency}
         moved = {"bytes": self.bytes, "memory_bandwidth": bandwidth}
         rates = {"peak_flops": peak, "memory_bandwidth": bandwidth}
-        return Explanation(
-            title=f"{device.name}, {precision}: {_bound_in_words(self.bound)}",
-            terms=(
-                Term("compute time", self.compute_time, "eq-compute-time", work, self.bound == "compute"),
-                Term("memory time", self.memory_time, "eq-memory-time", moved, self.bound == "memory"),
-                Term(
-                    "dispatch time",
-                    self.dispatch_time,
-                    "eq-dispatch",
-                    {
-                        "kernels": self.kernels,
-                        "launch_overhead": self.launch_overhead,
-                        "device_time": maximum(self.compute_time, self.memory_time),
-                    },
-                    self.bound == "dispatch",
-                ),
-                Term("time", self.time, "eq-iron-law", {**work, **moved, "dispatch": self.dispatch_time}),
-                Term(
-                    "intensity", self.intensity, "eq-arithmetic-intensity", {"flops": self.flops, "bytes": self.bytes}
-                ),
-                Term("ridge point", self.ridge_point, "eq-ridge-point", rates),
-                Term(
-                    "effective bandwidth",
-                    bandwidth,
-                    "eq-effective-bandwidth",
-                    {"memory_bandwidth": device.memory_bandwidth, "memory_efficiency": self.memory_efficiency},
-                ),
-                Term(
-                    "attainable",
-                    self.attainable_flops,
-                    "eq-attainable",
-                    {"intensity": self.intensity, "efficiency": self.efficiency, **rates},
-                ),
-            ),
-            inputs=(
-                Input("flops", self.flops, "FLOP"),
-                Input("bytes", self.bytes, "byte"),
-                Input("peak_flops", peak, "FLOP/s", device.origin(f"peak_flops.{precision}")),
-                Input("memory_bandwidth", device.memory_bandwidth, "byte/s", device.origin("memory_bandwidth")),
-                Input("efficiency", self.efficiency, "1", _origin(self.efficiency, 1.0, "the bound")),
-                Input(
-                    "memory_efficiency", self.memory_efficiency, "1", _origin(self.memory_efficiency, 1.0, "the bound")
-                ),
-                Input("kernels", self.kernels, "1", _origin(self.kernels, 1, "one kernel")),
-                Input(
-                    "launch_overhead",
-                    self.launch_overhead,
-                    "s",
-                    _origin(self.launch_overhead, 0.0, "launches are hidden"),
-                ),
-            ),
+        starts = {"kernels": self.kernels, "launch_overhead": self.launch_overhead}
+        read = {"memory_bandwidth": device.memory_bandwidth, "memory_efficiency": self.memory_efficiency}
+        busy, terms = maximum(self.compute_time, self.memory_time), Terms()
+        terms("compute time", compute_time, self.bound == "compute", **work)
+        terms("memory time", memory_time, self.bound == "memory", **moved)
+        terms("dispatch time", dispatch_time, self.bound == "dispatch", **starts, device_time=busy)
+        terms("time", iron_law, **work, **moved, dispatch=self.dispatch_time)
+        terms("intensity", arithmetic_intensity, flops=self.flops, bytes=self.bytes)
+        terms("ridge point", ridge_point, **rates)
+        terms("effective bandwidth", effective_bandwidth, **read)
+        terms("attainable", attainable_flops, intensity=self.intensity, efficiency=self.efficiency, **rates)
+        usual = (
+            ("efficiency", "1", 1.0, "the bound"),
+            ("memory_efficiency", "1", 1.0, "the bound"),
+            ("kernels", "1", 1, "one kernel"),
+            ("launch_overhead", "s", 0.0, "launches are hidden"),
         )
+        inputs = (
+            Input("flops", self.flops, "FLOP"),
+            Input("bytes", self.bytes, "byte"),
+            Input("peak_flops", peak, "FLOP/s", device.origin(f"peak_flops.{precision}")),
+            Input("memory_bandwidth", device.memory_bandwidth, "byte/s", device.origin("memory_bandwidth")),
+            *(Input(n, getattr(self, n), unit, _origin(getattr(self, n), least, who)) for n, unit, least, who in usual),
+        )
+        return Explanation(f"{device.name}, {precision}: {_bound_in_words(self.bound)}", tuple(terms), inputs)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""

@@ -1,10 +1,22 @@
 """Counting what a transformer is made of: parameters and bytes, exactly, from its shape. (Its work: ``flops``.)"""
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog
 from mlsysim._numeric import Num
+from mlsysim.catalog.operations import (
+    Convolution,
+    Gather,
+    Norm,
+    Operation,
+    Product,
+    Vector,
+    each,
+    parameters,
+    weights,
+)
 from mlsysim.catalog.shapes import Model
 from mlsysim.equations import POSITIVE, equation, remembered
 from mlsysim.results import Report, Result, labelled, largest, share
@@ -16,18 +28,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ParameterCount",
     "attention_matrices",
-    "attention_parameters",
     "gpt2_parameters",
-    "indexer_parameters",
     "matrix_count",
     "mlp_matrices",
-    "mlp_parameters",
     "moe_active",
     "mtp_parameters",
-    "norm_parameters",
     "parameter_count",
-    "recurrence_matrices",
-    "recurrence_parameters",
     "weight_bytes",
 ]
 
@@ -227,109 +233,6 @@ class ParameterCount(Result):
         return asdict(self) | {"total": self.total}
 
 
-def attention_parameters(m: Model) -> int:
-    """Parameters of the attention of all layers, biases included, norms on queries and keys not."""
-    if m.is_mla:
-        v_dim, qk = m.v_head_dim or m.head_dim, m.head_dim + m.qk_rope_head_dim
-        queries = m.hidden * m.q_lora_rank + m.q_lora_rank * m.heads * qk if m.q_lora_rank else m.hidden * m.heads * qk
-        latent = m.hidden * (m.kv_lora_rank + m.qk_rope_head_dim)
-        expand = m.kv_lora_rank * m.heads * (m.head_dim + v_dim)
-        results = m.heads * v_dim * m.hidden * (1 + (m.attention_gate == "full"))
-        results += m.heads * ((m.attention_gate == "head") * m.hidden + m.attention_sinks)
-        return m.n_attention_layers * (queries + latent + expand + results)
-    total = 0
-    wider = m.attention_width - m.hidden if m.attention_width else 0
-    for layers, heads, kv_heads, size, value, windowed, own in m.attention_kinds:
-        matrices = int(attention_matrices(m.hidden, heads, kv_heads, size))
-        matrices += wider * (heads * size + kv_heads * (size + value))
-        matrices += m.hidden * (heads + kv_heads) * (value - size)  # values need not be as wide as keys
-        if m.shared_kv and not windowed:
-            matrices -= m.hidden * kv_heads * value
-        gate = {"": 0, "head": heads, "full": heads * value}[m.attention_gate] * m.hidden
-        biases = m.qkv_bias * (heads * size + kv_heads * (size + value)) + m.output_bias * m.hidden
-        total += layers * (matrices + gate + biases + m.attention_sinks * heads)
-        keys = (m.hidden + wider + m.qkv_bias) * kv_heads * (size if m.shared_kv and not windowed else size + value)
-        total -= (layers - own) * keys  # layers that read the keys of others have no matrices for them
-    return total * m.n_shared_blocks // m.n_attention_layers if m.n_shared_blocks else total
-
-
-def indexer_parameters(m: Model) -> int:
-    """Parameters of the indexer of one layer: its queries, its one key with a layer norm, a weight for each of its heads."""
-    queries = (m.q_lora_rank or m.hidden) * m.index_heads * m.index_head_dim
-    return queries + m.hidden * (m.index_head_dim + m.index_weights * m.index_heads) + 2 * m.index_head_dim
-
-
-def recurrence_matrices(m: Model) -> int:
-    """Weights in the matrices of one layer's recurrence, the convolution's included."""
-    inner, keys = m.recurrent_heads * m.recurrent_head_dim, m.recurrent_key_heads * m.recurrent_state
-    conv, rank = m.recurrent_conv * m.conv_channels, m.recurrent_rank
-    if m.recurrence == "gated-delta":  # queries, keys, values, a gate as wide as values; decay and rate of each head
-        return m.hidden * (2 * keys + 3 * inner + 2 * m.recurrent_heads) + conv
-    if m.recurrence == "kimi-delta":  # the decay of each key channel and the gate come from low ranks
-        low = 2 * m.hidden * rank + rank * (keys + inner) if rank else m.hidden * (keys + inner)
-        return m.hidden * (2 * keys + 2 * inner + m.recurrent_heads) + low + conv
-    if m.recurrence == "mlstm":  # queries, keys, values, a gate, the output; an input and a forget gate a head
-        return m.hidden * (2 * keys + 3 * inner + 2 * m.recurrent_heads)
-    if m.recurrence == "rg-lru":  # a branch, its gate, the output; two gates in blocks along the diagonal
-        return m.hidden * 3 * inner + 2 * inner * (inner // m.recurrent_key_heads) + conv
-    if m.recurrence == "lightning":  # queries, keys, values, a gate, the output
-        return m.hidden * (2 * keys + 3 * inner)
-    if m.recurrence == "mamba2":  # values and a gate, keys and queries of the groups, a step size a head
-        return m.hidden * (3 * inner + 2 * keys + m.recurrent_heads) + conv
-    if m.recurrence == "mamba":  # keys, queries and the factorised step size are made from the values
-        return m.hidden * 3 * inner + inner * (2 * m.recurrent_state + 2 * rank) + conv
-    return 4 * m.hidden * inner + conv if m.recurrence else 0  # two gates around a convolution
-
-
-def recurrence_parameters(m: Model) -> int:
-    """Parameters of one layer's recurrence: matrices, biases, decays, step sizes, skips and the norm on its results."""
-    heads, inner = m.recurrent_heads, m.recurrent_heads * m.recurrent_head_dim
-    keys, rank = m.recurrent_key_heads * m.recurrent_state, m.recurrent_rank
-    small = {
-        "": 0,
-        "gated-delta": 2 * heads + m.recurrent_norm * m.recurrent_head_dim,
-        "kimi-delta": heads + keys + m.recurrent_norm * m.recurrent_head_dim,
-        "lightning": m.recurrent_norm * inner,
-        "mlstm": 2 * heads + m.recurrent_norm * inner,
-        "rg-lru": 3 * inner + m.recurrent_bias * (2 * inner + m.hidden),
-        "mamba2": 3 * heads + m.recurrent_norm * inner + m.recurrent_bias * (2 * inner + 2 * keys + heads + m.hidden),
-        "mamba": inner * (m.recurrent_state + 2)
-        + m.recurrent_norm * (rank + 2 * m.recurrent_state)
-        + m.recurrent_bias * (2 * inner + m.hidden),
-        "short-conv": m.recurrent_bias * (3 * inner + m.hidden),
-    }[m.recurrence]
-    return recurrence_matrices(m) + small + m.conv_bias * m.conv_channels
-
-
-def mlp_parameters(m: Model, width: int) -> int:
-    """Parameters of one MLP of a given width, gated or not."""
-    up = 2 if m.gated_mlp else 1
-    return int(mlp_matrices(m.hidden, width, up + 1)) + m.mlp_bias * (up * width + m.hidden)
-
-
-def norm_parameters(m: Model) -> int:
-    """Parameters of all norms of the model, those inside the attention included."""
-    size = 2 if m.norm == "layernorm" and m.norm_bias else 1
-    total = size * m.hidden * (m.layers * m.norms_per_layer + m.final_norm + m.embedding_norm)
-    if m.is_mla:
-        total += m.n_attention_layers * (m.q_lora_rank + m.kv_lora_rank)
-    for kind in m.attention_kinds:
-        normed = {"": 0, "head": 2 * kind.size, "full": (kind.heads + kind.kv_heads) * kind.size}[m.qk_norm]
-        total += size * kind.layers * normed
-        keys = {"": 0, "head": kind.size, "full": kind.kv_heads * kind.size}[m.qk_norm]
-        total -= size * (kind.layers - kind.own) * keys
-    return total
-
-
-_NOT_IN_A_MODULE = (
-    *("n_attention_free_layers", "n_mlp_free_layers", "n_dense_layers", "n_indexers"),
-    *("n_windowed_layers", "attn_window", "window_heads", "window_kv_heads", "window_head_dim", "window_v_head_dim"),
-    *("n_recurrent_layers", "recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state"),
-    *("recurrent_conv", "recurrent_rank", "n_reused_layers", "n_reused_windowed", "n_shared_blocks"),
-    *("table_parameters", "other_matrices", "other_vectors"),
-)
-
-
 def mtp_parameters(model: Model | str) -> int:
     """Parameters of the modules for multi-token prediction, which stand beside the model; embedding and head are the model's.
 
@@ -339,17 +242,17 @@ def mtp_parameters(model: Model | str) -> int:
     >>> mtp_parameters("Qwen3-Next-80B-A3B")
     1650471424
     """
-    m = catalog.model(model)
-    if not m.n_mtp_layers:
-        return 0
-    given: dict[str, Any] = dict.fromkeys(_NOT_IN_A_MODULE, 0)
-    given |= {"recurrence": "", "n_indexed_layers": min(1, m.n_indexed_layers), "moe_every": 1, "published": {}}
-    one = replace(m, layers=1, **given)
-    count = parameter_count(one)
-    outside = count.embedding + count.positions + count.lm_head
-    # a layer that holds one part only has a layer for its MLP beside that for its attention
-    norms = m.hidden * (1 if m.n_mlp_free_layers else 0)
-    return m.n_mtp_layers * (count.total - outside + norms + 2 * m.hidden**2 + 2 * m.hidden)
+    modules = catalog.model(model).modules
+    return sum(n * parameters(o) for n, o in each((modules,))) if modules else 0
+
+
+def parameter_count(model: Model | str) -> ParameterCount:
+    """Exact parameters by part: the sum over operations; towers and modules that predict further tokens stand beside it.
+
+    >>> parameter_count("Llama-3.1-8B").total
+    8030261248
+    """
+    return _parameters(catalog.model(model))
 
 
 def matrix_count(model: Model | str) -> ParameterCount:
@@ -358,45 +261,30 @@ def matrix_count(model: Model | str) -> ParameterCount:
     >>> parameter_count("gpt-oss-20B").attention - matrix_count("gpt-oss-20B").attention  # biases, and a sink for each head
     193536
     """
-    return _matrix_count(catalog.model(model))
+    return _weights(catalog.model(model))
 
 
 @remembered
-def _matrix_count(m: Model) -> ParameterCount:
-    bare = replace(m, qkv_bias=False, output_bias=False, mlp_bias=False, head_bias=False, router_bias=False)
-    # nothing is multiplied with a sink; a block that layers share is multiplied with in each of them
-    bare = replace(bare, attention_sinks=False, other_vectors=0, n_shared_blocks=0)
-    indexers = m.n_indexers or m.n_indexed_layers
-    return replace(
-        parameter_count(bare),
-        recurrence=m.n_recurrent_layers * recurrence_matrices(m),
-        indexer=indexers * (indexer_parameters(m) - 2 * m.index_head_dim),
-    )
-
-
-def parameter_count(model: Model | str) -> ParameterCount:
-    """Exact parameters by part, from the shape alone; towers and modules that predict further tokens stand beside it."""
-    return _parameter_count(catalog.model(model))
-
-
-@remembered
-def _parameter_count(m: Model) -> ParameterCount:
+def _parameters(m: Model) -> ParameterCount:
     """Counted once a shape: sliders, searches and fits ask again and again."""
-    shared = m.n_shared_experts * mlp_parameters(m, m.shared_ffn or m.moe_ffn) + m.shared_gate * m.hidden
-    width = m.embedding_width or m.hidden
-    shared += 2 * m.moe_hidden * m.hidden  # the way to narrower experts and back
-    projection = m.embedding_width * m.hidden  # once from the embedding to the residual stream, once back
-    return ParameterCount(
-        embedding=m.vocab * width + projection + m.table_parameters,
-        positions=m.learned_positions * m.hidden,
-        attention=attention_parameters(m),
-        recurrence=m.n_recurrent_layers * recurrence_parameters(m),
-        indexer=(m.n_indexers or m.n_indexed_layers) * indexer_parameters(m),
-        dense_mlp=(m.n_shared_blocks or m.n_mlp_layers - m.n_moe_layers) * mlp_parameters(m, m.ffn),
-        experts=m.n_moe_layers * m.n_experts * mlp_parameters(replace(m, hidden=m.moe_hidden or m.hidden), m.moe_ffn),
-        shared_experts=m.n_moe_layers * shared,
-        router=m.n_moe_layers * (m.hidden + m.router_bias) * (m.n_experts + m.n_zero_experts),
-        other=m.other_matrices + m.other_vectors,
-        norms=norm_parameters(m),
-        lm_head=(0 if m.tied_embeddings else m.vocab * width) + projection + m.head_bias * m.vocab,
-    )
+    return _counted(m, parameters)
+
+
+@remembered
+def _weights(m: Model) -> ParameterCount:
+    return _counted(m, weights)
+
+
+def _counted(m: Model, of: Callable[[Operation], int]) -> ParameterCount:
+    found = dict.fromkeys((part.name for part in fields(ParameterCount)), 0)
+    ends = ((1, o) for o in (*m.before, *m.after) if not (isinstance(o, Product) and not o.stored and of is weights))
+    for count, operation in (*each(m.layers), *ends):
+        if isinstance(operation, Norm):
+            found["norms"] += count * parameters(operation)
+        elif isinstance(operation, Gather):
+            found[operation.part] += count * parameters(operation)
+        elif isinstance(operation, Convolution):
+            found["recurrence"] += count * of(operation)
+        elif isinstance(operation, Product | Vector):
+            found[operation.part] += count * of(operation)
+    return ParameterCount(**found)

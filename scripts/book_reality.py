@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from mlsysim import units
 from mlsysim.evidence import reality
@@ -18,6 +19,7 @@ TITLES = {
     "scalar": "Scalars",
 }
 Cell = Callable[[CheckedRow], str]
+all_checks = cache(reality.check_all)  # the appendix, the summary and a chapter rest on the same predictions
 
 
 def _share(value: float | None, signed: bool = False) -> str:
@@ -170,7 +172,7 @@ def _spread(found: Sequence[CheckedRow]) -> list[CheckedRow]:
 
 def text() -> str:
     """The body of the appendix: categories, then per class scores, worst rows and all rows."""
-    checks = reality.check_all()
+    checks = all_checks()
     parts = ["## The ten categories\n\n", _categories(checks)]
     for check in checks:
         parts.append(f"## {TITLES[check.name]}\n\n")
@@ -191,7 +193,7 @@ def summary() -> str:
     def line(*cells: object) -> None:
         lines.append(",".join("" if c is None else f"{c:.4f}" if isinstance(c, float) else str(c) for c in cells))
 
-    for c in reality.check_all():
+    for c in all_checks():
         predicted = Counter(r.row.case.group for r in c.rows if r.score.supported)
         for name, g in c.summary.groups.items():
             line(c.name, name, g.n, c.in_sample(name), predicted[name], g.bias, g.mape, g.within)

@@ -13,9 +13,13 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from access import mend
+from build_lab import CACHE, build_lab
+from live import pages
+from make_live import make_engine
 
 ROOT = Path(__file__).resolve().parent.parent
 STRICT = re.compile(r"WARN|ERROR|not found|Unable to resolve", re.I)
@@ -97,17 +101,23 @@ def main() -> int:
     if args.renderer == "quarto" and quarto is None:
         raise SystemExit("build_book: quarto is not on the PATH; install it, or use --renderer preview")
     start = time.perf_counter()
-    step("scripts/make_book_parts.py")
-    step("scripts/make_live.py", "--engine")
-    if quarto:
-        render_with_quarto(quarto, out)
-    else:
-        step("-m", "book._preview", "--out", str(out))
+    with ProcessPoolExecutor(max(1, (os.cpu_count() or 1) - 1)) as beside:  # what needs no page
+        engine = beside.submit(make_engine)  # the pages copy it
+        shown = beside.map(pages.made, pages.slugs())  # kept where make_live finds it
+        lab = None if args.no_lab else beside.submit(build_lab, CACHE / "site", False)
+        step("scripts/make_book_parts.py")
+        engine.result()
+        if quarto:
+            render_with_quarto(quarto, out)
+        else:
+            step("-m", "book._preview", "--out", str(out))
+        list(shown)
     step("scripts/make_live.py", str(out))
     put_print(out)
     put_slides(out)
-    if not args.no_lab:
-        step("scripts/build_lab.py", "--out", str(out / "lab"))
+    if lab:
+        lab.result()
+        shutil.copytree(CACHE / "site", out / "lab", dirs_exist_ok=True)
     step("-m", "book._preview.check_site", str(out), "--strip", *(["--later", "lab"] if args.no_lab else []))
     print(
         f"The book is in {os.path.relpath(out)}/index.html ({'Quarto' if quarto else 'preview build'}, {time.perf_counter() - start:.0f} s)."

@@ -7,13 +7,12 @@ checks (``book/_reality.qmd``, ``book/reality-summary.csv``) and the reference (
 ``--check`` fails if one of them is not what the library says today.
 """
 
-import argparse
 import importlib
 import pkgutil
 import re
-import sys
 from collections.abc import Mapping
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import book_glossary
 import book_reality
@@ -30,13 +29,19 @@ from mlsysim.course import pictures
 from mlsysim.equations import REGISTRY
 from mlsysim.transformer import mtp_parameters, parameter_count
 
-ROOT = Path(__file__).resolve().parent.parent
 HEADER = "<!-- Written by scripts/make_book_parts.py from the library: change the library, not this file. -->\n\n"
 
 
+def _numbers(chapter: str) -> dict[str, Any]:
+    found: dict[str, Any] = importlib.import_module(f"chapter_numbers.{chapter}").numbers()
+    return found
+
+
 def variables() -> str:
-    found = sorted(module.name for module in pkgutil.iter_modules(chapter_numbers.__path__))
-    values = {name: importlib.import_module(f"chapter_numbers.{name}").numbers() for name in found}
+    """The numbers of every chapter; those that play a server are long, and stand at the end of the alphabet."""
+    found = sorted((module.name for module in pkgutil.iter_modules(chapter_numbers.__path__)), reverse=True)
+    with ProcessPoolExecutor() as pool:
+        values = dict(zip(found, pool.map(_numbers, found), strict=True))
     text = yaml.safe_dump(values, allow_unicode=True, sort_keys=True, width=120)
     text = re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\u00a0", text)  # a number and its unit stay on one line
     return "# Written by scripts/make_book_parts.py from the library: change the library, not this file.\n" + text
@@ -142,8 +147,8 @@ def _model_row(m: Model) -> tuple[str, ...]:
     heads = f"{m.heads}" if m.is_mla or m.kv_heads == m.heads else f"{m.heads} / {m.kv_heads}"
     mlp = f"{m.n_experts} × {m.moe_ffn:,}" if m.is_moe else f"{m.ffn:,}"
     none = not m.n_attention_layers
-    kind = "–" if none else m.attention.upper() + (" *" if m.n_attention_free_layers or m.n_indexed_layers else "")
-    head = (m.name + (" (estimated)" if m.estimated else ""), str(m.layers), f"{m.hidden:,}", kind)
+    kind = "–" if none else m.attention.upper() + (" *" if m.recurrences or m.indexers else "")
+    head = (m.name + (" (estimated)" if m.estimated else ""), str(m.n_layers), f"{m.hidden:,}", kind)
     return (
         *head,
         "–" if none else f"{heads} × {m.head_dim}",
@@ -154,20 +159,23 @@ def _model_row(m: Model) -> tuple[str, ...]:
 
 
 def _mixture_row(m: Model) -> tuple[str, ...]:
-    shared = f"{m.n_shared_experts} × {m.shared_ffn or m.moe_ffn:,}" if m.n_shared_experts else "–"
-    routed = (f"{m.n_experts} × {m.moe_ffn:,}", str(m.top_k), shared, f"{m.n_moe_layers} / {m.layers}")
+    shared = next((f"{o.copies} × {o.k:,}" for _, o in m.products("shared_experts", "down")), "–")
+    routed = (f"{m.n_experts} × {m.moe_ffn:,}", str(m.top_k), shared, f"{m.n_moe_layers} / {m.n_layers}")
     return (m.name, *routed, f"{flops.active_parameters(m):,}")
 
 
 def _unlike_row(m: Model) -> tuple[str, ...]:
     """Layers that are not plain attention over all tokens, and what a model's stored weights hold beside it."""
-    state = f"{m.recurrence}, {m.n_recurrent_layers} / {m.layers}" if m.recurrence else "–"
-    picked = f"{m.index_top_k:,} keys, {m.n_indexed_layers} / {m.layers}" if m.n_indexed_layers else "–"
-    kept = f"{m.state_elements + m.conv_elements:,}" if m.recurrence else "–"
+    state = kept = picked = "–"
+    for n, scan, conv in m.recurrences:
+        state = f"{scan.kind}, {n} / {m.n_layers}"
+        kept = f"{scan.heads * scan.rows * scan.columns + max(conv.width - 1, 0) * conv.channels:,}"
+    for n, core in m.cores:
+        picked = f"{core.picked:,} keys, {n} / {m.n_layers}" if core.picked else picked
     further = f"{mtp_parameters(m):,}" if m.n_mtp_layers else "–"
     return (
         m.name,
-        f"{m.n_attention_layers} / {m.layers}",
+        f"{m.n_attention_layers} / {m.n_layers}",
         state,
         kept,
         picked,
@@ -223,11 +231,7 @@ def model_tables() -> str:
             "parameters of modules for multi-token prediction and of towers, which no count includes.",
             "tbl-unlike",
             unlike,
-            [
-                _unlike_row(m)
-                for m in models
-                if m.recurrence or m.n_indexed_layers or m.n_mtp_layers or m.tower_parameters
-            ],
+            [_unlike_row(m) for m in models if m.recurrences or m.indexers or m.n_mtp_layers or m.tower_parameters],
         )
     )
     parts.append(_convnet_table())
@@ -393,18 +397,18 @@ def first_answer() -> str:
     """The answer and its derivation that the first page shows, as a reader's terminal prints them."""
     code = 'answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20)'
     answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20)
+    lines = str(answer.explain()).split("\n")
+    chain = "\n".join([*lines[:20], f"… and {len(lines) - 20} more lines, down to the source of every figure"])
     return (
         f"{HEADER}```python\nimport mlsysim\n\n{code}\nprint(answer)\n```\n\n```{{.text .prose}}\n{answer}\n```\n\n"
         '::: {.callout-note collapse="true" title="Where does it come from? print(answer.explain())"}\n'
-        f"```text\n{answer.explain()}\n```\n:::\n"
+        f"```text\n{chain}\n```\n:::\n"
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    files = {
+def texts() -> dict[str, str]:
+    """Every generated part of the book by its path, the reference with them."""
+    made = {
         "_variables.yml": variables,
         "book/_equations.qmd": equation_index,
         "book/_devices.qmd": device_tables,
@@ -419,18 +423,8 @@ def main() -> int:
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),
         "book/reality-summary.csv": book_reality.summary,
     }
-    files |= {name: (lambda text=text: text) for name, text in make_reference.texts().items()}  # type: ignore[misc]
-    stale = []
-    for name, write in files.items():
-        path, text = ROOT / name, write()
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(name)
-            if not check:
-                path.write_text(text, encoding="utf-8")
-    if stale:
-        print(("not what the library says today: " if check else "written: ") + ", ".join(stale), file=sys.stderr)
-    return 1 if check and stale else 0
+    return {name: text() for name, text in made.items()} | make_reference.texts()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(make_reference.write(texts))

@@ -9,6 +9,7 @@ library says today.
 import argparse
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reference import commands, pages, schemas
@@ -44,26 +45,22 @@ def texts() -> dict[str, str]:
     return {name: text.replace("\n", f"\n\n{HEADER}", 1).rstrip("\n") + "\n" for name, text in found.items()}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    made = texts()
-    known = {p.relative_to(ROOT).as_posix() for p in (ROOT / pages.FOLDER).glob("*.qmd")}
-    stale = sorted(known - set(made))
-    for name in stale if not check else []:
-        (ROOT / name).unlink()
-    for name, text in made.items():
-        path = ROOT / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(name)
-            if not check:
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-    if stale:
-        print(("not what the library says today: " if check else "written: ") + ", ".join(stale), file=sys.stderr)
-    return 1 if check and stale else 0
+def write(make: Callable[[], Mapping[str, str]]) -> int:
+    """Write what differs from what stands there, and remove pages that nobody makes any more; with ``--check`` only name them."""
+    parser = argparse.ArgumentParser(description="Write generated parts of the book from the library.")
+    parser.add_argument("--check", action="store_true", help="fail if one of them is not what the library says today")
+    check, made = parser.parse_args().check, make()
+    gone = {p.relative_to(ROOT).as_posix() for p in (ROOT / pages.FOLDER).glob("*.qmd")} - set(made)
+    stale = [n for n, t in made.items() if not (ROOT / n).exists() or (ROOT / n).read_text(encoding="utf-8") != t]
+    if not check:
+        for name in gone:
+            (ROOT / name).unlink()
+        for name in stale:
+            (ROOT / name).write_text(made[name], encoding="utf-8")
+    if found := sorted([*gone, *stale]):
+        print(("not what the library says today: " if check else "written: ") + ", ".join(found), file=sys.stderr)
+    return 1 if check and found else 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(write(texts))

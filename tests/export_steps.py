@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from mlsysim import catalog
-from mlsysim.catalog import Convnet, Model
+from mlsysim.catalog import Convnet, decoder
 from mlsysim.hlo.export import lower
 from mlsysim.hlo.export.recipe import Recipe
 
-MODEL = Model("tiny", layers=2, hidden=16, heads=4, kv_heads=2, head_dim=8, ffn=32, vocab=64)
+MODEL = decoder("tiny", layers=2, hidden=16, heads=4, kv_heads=2, head_dim=8, ffn=32, vocab=64)
 NETWORK = Convnet("resnet-tiny", (1, 1), True, "", "", width=8, classes=8)
 STEPS = 3
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from support import NIGHTLY, ROOT, once
+from support import ROOT, once
 
 
 def read_only(values: dict[str, Any]) -> Any:
@@ -95,13 +95,13 @@ def executed(path: Path, shared: Path) -> Executed:
 
 
 def left_out(shared: Path, *cases: Path) -> Any:
-    """The scores of case files with each group left out of the fit once, by night each domain and group too: every one is a fit."""
+    """The scores of case files with each group, and each domain and group, left out of the fit once: every one is a fit."""
 
     def make(file: Path) -> None:
         from mlsysim.evidence.cases import read_cases
         from mlsysim.evidence.scoring.leaving import leave_out
 
-        file.write_bytes(pickle.dumps(leave_out(read_cases(cases), new_ground=NIGHTLY)))
+        file.write_bytes(pickle.dumps(leave_out(read_cases(cases))))
 
     return pickle.loads(once(shared, f"left-out-{len(cases)}-{cases[0].name}", make).read_bytes())
 

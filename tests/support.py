@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from mlsysim import catalog
+
 ROOT = Path(__file__).resolve().parent.parent
 BY_DAY = "01-iron-law"  # the live chapter that browsers walk by day
 NIGHTLY = bool(os.environ.get("MLSYSIM_NIGHTLY"))  # `make nightly`: what `make test` samples, in full
@@ -65,3 +67,12 @@ def long_program(copies: int) -> str:
     body = "\n".join(lines[1:end])
     renamed = [re.sub(r"%(?!arg\d)(\w+)", rf"%c{i}_\1", body) if i else body for i in range(copies)]
     return "\n".join([head + lines[0].replace("func.func", "  func.func", 1), *renamed, *lines[end:]])
+
+
+def resized(m: catalog.Model, **sizes: Any) -> catalog.Model:
+    """A dense decoder of the usual kind with the sizes of a model, but for those given."""
+    own = {"layers": m.n_layers} | {
+        k: getattr(m, k) for k in ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
+    }
+    own |= {"gated_mlp": m.gated_mlp, "tied_embeddings": m.tied_embeddings, "name": m.name}
+    return catalog.decoder(**own | sizes)

@@ -6,6 +6,6 @@ there, and stops with every problem it found; a site appears only when there was
 - ``config``     what ``_quarto.yml`` says, and whether its keys are spelt right
 - ``source``     shortcodes: a chapter's text with its includes, variables and notebook cells put in
 - ``render``     numbers, cross-references, callouts and floats over pandoc's syntax tree
-- ``page``       the frame around a chapter: sidebar, contents, previous and next
+- ``page``       the frame around a chapter: contents, previous and next; colours from Quarto's themes
 - ``check_site`` links, anchors, alternative texts and leftovers of any rendered site, Quarto's too
 """

@@ -1,10 +1,9 @@
-"""``python -m book._preview [--out _site] [--serve [PORT]]``: build the preview, say where it is, serve it if asked."""
+"""``python -m book._preview [--out _site]``: build the preview and say where it is; ``make serve`` serves it."""
 
 import argparse
 import contextlib
 import functools
 import gc
-import http.server
 import shutil
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 from . import memo
 from .check_site import ELSEWHERE, check_site
 from .config import Problems, read_book
-from .page import ACCESS, ASSETS, HERE, frame
+from .page import ACCESS, frame, style
 from .render import Chapter, Label, Numbering, citation_keys, parse, resolve, write
 from .source import Build, expand
 
@@ -97,8 +96,10 @@ def _write_site(build: Build, site: Path) -> None:
     for copy in build.copies:
         (site / copy).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / copy, site / copy)
-    files = build.files | {f"site_preview/{name}": (HERE / name).read_bytes() for name in ASSETS}
-    files["site_preview/access.js"] = ACCESS.read_bytes()
+    files = build.files | {
+        "site_preview/preview.css": style(book).encode(),
+        "site_preview/access.js": ACCESS.read_bytes(),
+    }
     files |= {page.url: frame(book, page).encode() for page in book.pages}
     for name, content in files.items():
         (site / name).parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +118,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m book._preview", description="Build the book, strictly.")
     parser.add_argument("--out", type=Path, help="where the site goes (default: output-dir of _quarto.yml)")
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="the folder of _quarto.yml")
-    parser.add_argument("--serve", type=int, nargs="?", const=8000, metavar="PORT", help="serve the site here")
     given = parser.parse_args(arguments)
     root = given.root.resolve()
     out = (given.out or root / read_book(root, Problems()).get("project.output-dir", "_site")).resolve()
@@ -131,12 +131,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join([*sorted(build.problems), summary]), file=sys.stderr)
         return 1
     print(f"preview build: {len(build.book.pages)} pages in {time.perf_counter() - start:.1f} s, {out}/index.html")
-    if given.serve is not None:
-        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(out))
-        with http.server.ThreadingHTTPServer(("127.0.0.1", given.serve), handler) as server:
-            print(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C stops)", flush=True)
-            with contextlib.suppress(KeyboardInterrupt):
-                server.serve_forever()
     return 0
 
 

@@ -4,7 +4,7 @@ import difflib
 import functools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,6 @@ class Page:
     appendix: bool = False
     title: str = ""
     body: str = ""
-    headings: list[tuple[int, str, str]] = field(default_factory=list)  # level, id, title
 
     @functools.cached_property
     def url(self) -> str:

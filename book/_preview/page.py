@@ -1,6 +1,7 @@
-"""The frame around a chapter: sidebar with parts, contents of this page, previous and next, footer."""
+"""The frame around a chapter: contents, previous and next, footer. How pages look, Quarto's theme decides; this follows it."""
 
 import os.path
+import re
 from datetime import date
 from html import escape
 from pathlib import Path
@@ -10,7 +11,6 @@ from .config import Book, Page
 from .tables import framed
 
 HERE = Path(__file__).parent
-ASSETS = ("preview.css", "preview.js")
 ACCESS = HERE.parent / "assets" / "access.js"  # Quarto's pages load it too
 
 
@@ -33,7 +33,6 @@ def frame(book: Book, page: Page) -> str:
         book=escape(title),
         home=f"{up}index.html",
         styles="\n".join(f'<link rel="stylesheet" href="{escape(s)}">' for s in styles),
-        script=f"{up}site_preview/preview.js",
         access=f"{up}site_preview/access.js",
         moving=f'<script src="{up}book/assets/frames.js" defer></script>' if moving else "",
         masthead=_masthead(book) if page.source == "index.qmd" else "",
@@ -43,6 +42,20 @@ def frame(book: Book, page: Page) -> str:
         author=escape(str(book.get("book.author", ""))),
         license=escape(str(book.get("book.license", book.get("license", "")))),
     )
+
+
+def style(book: Book) -> str:
+    """The style sheet: the colours of Quarto's themes, light and dark, and what stands in preview.css."""
+    said = []
+    for scheme in ("light", "dark"):
+        for path in book.paths(f"format.html.theme.{scheme}"):
+            if path.endswith(".scss"):
+                text = (book.root / path).read_text("utf-8")
+                plain = re.findall(r"^\$(body-color|link-color): (.*?);", text, re.M)
+                rules = ":root {" + " ".join(f"--{name}: {value};" for name, value in plain) + "}"
+                rules += "".join(re.findall(r"^:root \{.*?^\}", text, re.M | re.S))
+                said.append(f"@media (prefers-color-scheme: {scheme}) {{ {rules} }}\n")
+    return "".join(said) + (HERE / "preview.css").read_text("utf-8")
 
 
 def _masthead(book: Book) -> str:
@@ -70,7 +83,7 @@ def _name(page: Page) -> str:
 
 
 def _sidebar(book: Book, page: Page) -> str:
-    """Parts, their chapters, and under the current chapter its sections."""
+    """Parts and their chapters."""
     out: list[str] = []
     part = None
     for other in book.pages:
@@ -79,15 +92,8 @@ def _sidebar(book: Book, page: Page) -> str:
             out.append(f"{'</ol>' if out else ''}{heading}<ol>")
             part = other.part
         current = ' aria-current="page"' if other is page else ""
-        contents = _contents(page) if current else ""
-        out.append(f'<li><a href="{_href(page, other)}"{current}>{_name(other)}</a>{contents}</li>')
+        out.append(f'<li><a href="{_href(page, other)}"{current}>{_name(other)}</a></li>')
     return "\n".join([*out, "</ol>"])
-
-
-def _contents(page: Page) -> str:
-    sections = [(i, t) for level, i, t in page.headings if level == 2]
-    items = "".join(f'<li><a href="#{escape(i)}">{escape(t)}</a></li>' for i, t in sections)
-    return f'<ol class="toc" aria-label="On this page">{items}</ol>' if items else ""
 
 
 def _neighbour(page: Page, other: Page, rel: str) -> str:

@@ -18,14 +18,12 @@ from .source import Build, Source
 Node = dict[str, Any]
 Where = tuple[str, int | None]
 
-KINDS = {
-    "fig": "Figure", "tbl": "Table", "lst": "Listing", "eq": "Equation", "sec": "Section",
-    "thm": "Theorem", "lem": "Lemma", "cor": "Corollary", "prp": "Proposition", "cnj": "Conjecture",
-    "def": "Definition", "exm": "Example", "exr": "Exercise",
-    "tip": "Tip", "nte": "Note", "wrn": "Warning", "imp": "Important", "cau": "Caution",
-}  # fmt: skip
-BOXES = ("thm", "lem", "cor", "prp", "cnj", "def", "exm", "exr")
-CALLOUTS = {f"callout-{KINDS[kind].lower()}": kind for kind in ("tip", "nte", "wrn", "imp", "cau")}
+KINDS = {"fig": "Figure", "tbl": "Table", "eq": "Equation", "sec": "Section"}
+CALLOUTS = {f"callout-{name.lower()}": name for name in ("Tip", "Note", "Warning", "Important", "Caution")}
+# What Quarto numbers or lays out and no page of ours has: a page that begins to must be shown to read well here too.
+UNKNOWN = re.compile(
+    r"(?:lst|thm|lem|cor|prp|cnj|def|exm|exr|tip|nte|wrn|imp|cau)-|panel-tabset$|column-|aside$|margin-"
+)
 BRANCHES = (dict, list)  # below anything else of a tree is nothing
 LEAVES = frozenset(("Str", "Space", "SoftBreak", "LineBreak"))  # most of a tree; nothing is below them
 NUMBER_CELL = re.compile(r"<td((?: style=[^>]*)?)>([-+−]?\d[^<]{0,15})</td>")  # a number stays beside its unit
@@ -51,7 +49,6 @@ class Chapter:
     page: Page
     source: Source
     blocks: list[Any]
-    meta: Node
     version: list[int]
 
 
@@ -69,7 +66,7 @@ def parse(build: Build, source: Source) -> Chapter:
     """Markdown to pandoc's syntax tree."""
     text = pandoc(build, source.page.source, source.text, "-f", "markdown", "-t", "json")
     tree = json.loads(text or '{"blocks": []}')
-    return Chapter(source.page, source, tree["blocks"], tree.get("meta", {}), tree.get("pandoc-api-version", []))
+    return Chapter(source.page, source, tree["blocks"], tree.get("pandoc-api-version", []))
 
 
 def walk(node: Any, visit: Callable[[Node], list[Node] | None]) -> Any:
@@ -128,11 +125,6 @@ class Numbering:
 
     def run(self) -> None:
         self.chapter.blocks = walk(self.chapter.blocks, self.visit)
-        if not self.page.title and "title" in self.chapter.meta:
-            self.page.title = plain(self.chapter.meta["title"].get("c", []))
-            heading = {"t": "Header", "c": [1, ["", ["title"], []], [string(self.page.title)]]}
-            self.chapter.blocks.insert(0, heading)
-            self.header(heading["c"])
         if not self.page.title:
             self.build.problems.add(self.page.source, 1, "no `# Title` at the head of this page")
 
@@ -161,7 +153,7 @@ class Numbering:
     def header(self, c: Any) -> None:
         level, (id_, classes, _), inlines = c
         title = plain(inlines)
-        if level == 1 and self.page.title and "title" not in classes:
+        if level == 1 and self.page.title:
             where = self.chapter.source.where(f"# {title}")
             self.build.problems.add(*where, f"second level-1 heading {title!r}: a page has one title")
         number = ""
@@ -172,8 +164,6 @@ class Numbering:
             c[2] = [span(css, [string(number)]), {"t": "Space"}, *inlines]
         if level == 1:
             self.page.title = self.page.title or title
-        elif level <= 3:
-            self.page.headings.append((level, id_, f"{number} {title}".strip()))
         if id_.startswith("sec-"):
             self.label(id_, number or "-", title)
             if level == 1:
@@ -247,25 +237,29 @@ class Numbering:
         if id_.startswith("tbl-"):
             caption[1] = [{"t": "Plain", "c": self.caption(id_, caption[1][0]["c"] if caption[1] else [])}]
 
-    def codeblock(self, c: Any) -> list[Node] | None:
-        id_, _, attributes = c[0]
-        if not id_.startswith("lst-"):
-            return None
-        caption = self.caption(id_, [string(dict(attributes).get("lst-cap", ""))])
-        c[0][0] = ""
-        return self.float(id_, caption, [{"t": "CodeBlock", "c": c}])
+    def known(self, attributes: Any) -> None:
+        """Report names and classes that Quarto would do something with and this does not."""
+        id_, classes, _ = attributes
+        for name in (n for n in (id_, *classes) if UNKNOWN.match(n)):
+            where = self.chapter.source.where(name)
+            self.build.problems.add(
+                *where, f"the preview knows no {name}; do without, or add it to book/_preview/render.py"
+            )
+
+    def codeblock(self, c: Any) -> None:
+        self.known(c[0])
 
     def float(self, id_: str, caption: list[Node], blocks: list[Node]) -> list[Node]:
-        """A numbered figure; the captions of tables and listings stand above, those of figures below."""
+        """A numbered figure; the captions of tables stand above, those of figures below."""
         legend = [raw("<figcaption>"), {"t": "Plain", "c": caption}, raw("</figcaption>")]
         body = [{"t": "Div", "c": [["", ["float-body"], []], blocks]}]
         inner = body + legend if id_.startswith("fig-") else legend + body
         return [raw(f'<figure id="{id_}" class="float float-{id_[:3]}">'), *inner, raw("</figure>")]
 
     def div(self, c: Any) -> list[Node] | None:
-        (id_, classes, attributes), blocks = c
-        kind = id_.partition("-")[0]
-        if kind in ("fig", "tbl", "lst") and "-" in id_:
+        (id_, classes, _), blocks = c
+        self.known(c[0])
+        if id_.startswith(("fig-", "tbl-")):
             text = blocks.pop()["c"] if blocks and blocks[-1]["t"] in ("Para", "Plain") else []
             if not text or plain(text).strip() == "":
                 self.build.problems.add(*self.chapter.source.where(id_), f"{id_} has no caption")
@@ -274,39 +268,27 @@ class Numbering:
         if callout and callout not in CALLOUTS:
             hint = did_you_mean(callout, list(CALLOUTS))
             self.build.problems.add(*self.chapter.source.where(callout), f"unknown callout {callout}{hint}")
-        elif callout or (kind in BOXES and "-" in id_):
-            return self.box(c, callout)
-        if "panel-tabset" in classes:
-            c[1] = [_tab_title(block) if block["t"] == "Header" else block for block in blocks]
-        if {"column-margin", "aside"} & set(classes):
-            c[0][2] = [*attributes, ["role", "note"]]
-        return None
+        return self.box(c, CALLOUTS[callout]) if callout in CALLOUTS else None
 
-    def box(self, c: Any, callout: str) -> list[Node]:
-        """A callout or a numbered statement: a title and a body; collapsible as a ``details`` element."""
-        (id_, classes, _), blocks = c
-        attributes = dict(c[0][2])
-        title = [string(attributes[key]) for key in ("title", "name") if key in attributes]
+    def box(self, c: Any, kind: str) -> list[Node]:
+        """A callout: a title and a body; collapsible as a ``details`` element."""
+        (_, classes, named), blocks = c
+        attributes = dict(named)
+        title = [string(attributes.get("title", kind))]
         if blocks and blocks[0]["t"] == "Header":
             title = blocks.pop(0)["c"][2]
-        if id_:
-            kind = KINDS[CALLOUTS[callout] if callout else id_.partition("-")[0]]
-            title = [string(f"{kind}\u00a0{self.label(id_)}"), *([string(": "), *title] if title else [])]
-        title = title or [string(KINDS[CALLOUTS[callout]])]
-        outer = " ".join(["callout" if callout else "statement", *classes])
-        start = f' id="{id_}"' if id_ else ""
+        outer = " ".join(["callout", *classes])
         body = {"t": "Div", "c": [["", ["callout-body"], []], blocks]}
-        heading = {"t": "Plain", "c": title}
         if attributes.get("collapse") in ("true", "false"):
             state = " open" if attributes["collapse"] == "false" else ""
-            opening = raw(f'<details{start} class="{outer}"{state}><summary class="callout-title">')
-            return [opening, heading, raw("</summary>"), body, raw("</details>")]
-        opening = raw(f'<div{start} class="{outer}" role="note"><div class="callout-title">')
-        return [opening, heading, raw("</div>"), body, raw("</div>")]
-
-
-def _tab_title(header: Node) -> Node:
-    return {"t": "Div", "c": [["", ["tab-title"], []], [{"t": "Plain", "c": header["c"][2]}]]}
+            opening, head, end = (
+                f'<details class="{outer}"{state}><summary class="callout-title">',
+                "</summary>",
+                "</details>",
+            )
+        else:
+            opening, head, end = f'<div class="{outer}" role="note"><div class="callout-title">', "</div>", "</div>"
+        return [raw(opening), {"t": "Plain", "c": title}, raw(head), body, raw(end)]
 
 
 def _alt(attributes: Any) -> str:
@@ -346,7 +328,6 @@ def resolve(build: Build, chapter: Chapter, labels: dict[str, Label], keys: set[
     if cited:
         title = {"t": "Header", "c": [2, ["references", ["unnumbered"], []], [string("References")]]}
         chapter.blocks += [title, {"t": "Div", "c": [["refs", ["references"], []], []]}]
-        chapter.page.headings.append((2, "references", "References"))
 
 
 def _link(page: Page, label: Label, citation: Node) -> Node:

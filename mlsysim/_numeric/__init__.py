@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import cache, reduce, wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
+from mlsysim._numeric.traced import Made, applied
+
 P = ParamSpec("P")
 R = TypeVar("R")
 _PLAIN = (float, int, str, bool, type(None))
@@ -109,8 +111,11 @@ def maximum(*xs: Num) -> Num:
     3.0
     """
     for x in xs:  # plain numbers are by far the most: a sweep of a slider asks this a hundred thousand times
-        if type(x) is not float and type(x) is not int and is_array(x):
-            return reduce(arrays().maximum, xs)
+        if type(x) is not float and type(x) is not int:
+            if is_array(x):
+                return reduce(arrays().maximum, xs)
+            if isinstance(x, Made):
+                return applied(max, "max", *xs)
     return max(xs)
 
 
@@ -121,9 +126,20 @@ def minimum(*xs: Num) -> Num:
     1.0
     """
     for x in xs:
-        if type(x) is not float and type(x) is not int and is_array(x):
-            return reduce(arrays().minimum, xs)
+        if type(x) is not float and type(x) is not int:
+            if is_array(x):
+                return reduce(arrays().minimum, xs)
+            if isinstance(x, Made):
+                return applied(min, "min", *xs)
     return min(xs)
+
+
+def _doublings(x: float) -> int:
+    return math.ceil(math.log2(x))
+
+
+def _of_one(function: Callable[[float], float], x: Num) -> Num:
+    return applied(function, function.__name__.strip("_"), x) if isinstance(x, Made) else function(x)
 
 
 def doublings(x: Num) -> Num:
@@ -132,7 +148,7 @@ def doublings(x: Num) -> Num:
     >>> [doublings(n) for n in (1, 2, 5, 8, 9)]
     [0, 1, 3, 3, 4]
     """
-    return arrays().ceil(arrays().log2(x)) if is_array(x) else math.ceil(math.log2(x))
+    return arrays().ceil(arrays().log2(x)) if is_array(x) else _of_one(_doublings, x)
 
 
 def exp(x: Num) -> Num:
@@ -141,7 +157,7 @@ def exp(x: Num) -> Num:
     >>> exp(0.0)
     1.0
     """
-    return arrays().exp(x) if is_array(x) else math.exp(x)
+    return arrays().exp(x) if is_array(x) else _of_one(math.exp, x)
 
 
 def expm1(x: Num) -> Num:
@@ -159,7 +175,7 @@ def log(x: Num) -> Num:
     >>> log(1.0)
     0.0
     """
-    return arrays().log(x) if is_array(x) else math.log(x)
+    return arrays().log(x) if is_array(x) else _of_one(math.log, x)
 
 
 def sqrt(x: Num) -> Num:
@@ -168,7 +184,7 @@ def sqrt(x: Num) -> Num:
     >>> sqrt(4.0)
     2.0
     """
-    return arrays().sqrt(x) if is_array(x) else math.sqrt(x)
+    return arrays().sqrt(x) if is_array(x) else _of_one(math.sqrt, x)
 
 
 def log1p(x: Num) -> Num:
@@ -235,7 +251,7 @@ def whole(x: Num) -> Num:
     >>> whole(8.0)
     8
     """
-    return x.astype("int64") if is_array(x) else int(x)
+    return x.astype("int64") if is_array(x) else _of_one(int, x)
 
 
 def even_share(size: Num, room: Num) -> Num:
@@ -258,6 +274,8 @@ def even_share(size: Num, room: Num) -> Num:
         power = np.left_shift(1, np.log2(r).astype(np.int64))
         share[split] = np.maximum(np.gcd(n, r), np.gcd(n, power))
         return share
+    if isinstance(size, Made) or isinstance(room, Made):
+        return applied(even_share, "even_share", size, room)
     if size <= room:
         return size
     return max(math.gcd(size, room), math.gcd(size, 1 << (room.bit_length() - 1)))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class Phase(Result):
     """A part of the work: what it does, what it moves, how long it takes by the iron law, and which clock decides."""
 
+    NUMBERS = "name flops bytes time_s bound"
+
     name: str
     flops: float
     bytes: float  # of memory, or of the link
@@ -44,11 +46,6 @@ class Phase(Result):
     def explain(self) -> Explanation:
         """The equation with the numbers in it."""
         return Explanation(self.summary()[0], (Term(self.name, self.time, self.label, self.arguments),), ())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {"name": self.name, "flops": self.flops, "bytes": self.bytes, "time_s": self.time, "bound": self.bound}
-        return dict(plain(found))
 
 
 @dataclass(frozen=True)

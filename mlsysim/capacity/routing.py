@@ -6,6 +6,7 @@ one crowd.
 """
 
 from mlsysim._numeric import Num, maximum, where
+from mlsysim._numeric.traced import Made, applied
 from mlsysim.capacity.waiting import dealt_share
 from mlsysim.equations import unchecked
 from mlsysim.errors import unknown_name
@@ -42,6 +43,8 @@ def found_busy(utilisation: Num, replicas: int) -> Num:
     """Share of the requests that find a prompt under way where every N-th is ours: the root of eq-dealt-share below 1."""
     if replicas == 1:
         return utilisation
+    if isinstance(utilisation, Made):
+        return applied(found_busy, "found_busy", utilisation, replicas)
     none, busy = utilisation == 0, maximum(utilisation, 1e-300)
     low, high, step = 0.0 * utilisation, 1.0 + 0.0 * utilisation, dealt_share
     for _ in range(_HALVINGS):

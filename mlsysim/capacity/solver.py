@@ -120,7 +120,7 @@ class Load(Result):
         given = {"service_time": r.prefill_time, "variation": r.prompt_variation}
         if n == 1:
             return "eq-mg1-wait", {**given, "utilisation": found}
-        return "eq-dealt-wait", {**given, "delayed": found, "replicas": float(n)}
+        return "eq-dealt-wait", {**given, "delayed": found, "replicas": 1.0 * n}
 
     @property
     def wait_quantile(self) -> Num:

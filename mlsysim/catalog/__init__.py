@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mlsysim.catalog.hf import from_hf_config
     from mlsysim.catalog.machines import Machines, no_link, nodes_with, where
     from mlsysim.catalog.places import Facility, Grid, facilities, facility, grid, grids, load_facilities, load_grids
-    from mlsysim.catalog.shapes import Model, load_models, model, models
+    from mlsysim.catalog.shapes import Model, decoder, load_models, model, models
     from mlsysim.catalog.workloads import Target, Trace, target, targets, trace, traces
 
 # Read when first asked for: the time of a roofline does not wait for networks, grids and readers of other formats.
@@ -66,7 +66,7 @@ _LATER = {
     "hf": ("from_hf_config",),
     "machines": ("Machines", "no_link", "nodes_with", "where"),
     "places": ("Facility", "Grid", "facilities", "facility", "grid", "grids", "load_facilities", "load_grids"),
-    "shapes": ("Model", "load_models", "model", "models"),
+    "shapes": ("Model", "decoder", "load_models", "model", "models"),
     "workloads": ("Target", "Trace", "target", "targets", "trace", "traces"),
 }
 _MODULE = {name: module for module, names in _LATER.items() for name in names}
@@ -92,6 +92,7 @@ __all__ = [
     "cluster",
     "convnet",
     "convnets",
+    "decoder",
     "define",
     "device",
     "devices",

@@ -12,14 +12,14 @@ from mlsysim.catalog.fabrics import Cluster, Node
 from mlsysim.catalog.hardware import Device
 from mlsysim.catalog.kept import fold
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 _MOST = 10**7  # devices or nodes
 _MANY = re.compile(r"\s*(\d[\d_,]*)(?:\s*[x×*]\s*|\s+)(\S.*)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Machines(Listed):
+class Machines(Result):
     """Devices of one kind: so many of them, or as many as it takes, in nodes with a network or without."""
 
     device: Device

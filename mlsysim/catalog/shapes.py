@@ -1,137 +1,53 @@
-"""Model shapes: what a transformer is made of, exactly enough to count its parameters to the last one."""
+"""Models: what a token passes, operation by operation, exactly enough to count parameters to the last one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from mlsysim._numeric import all_true
 from mlsysim.catalog import entries, kept, shown
+from mlsysim.catalog.blocks import Block
+from mlsysim.catalog.decoders import build, sized
+from mlsysim.catalog.operations import (
+    Attention,
+    Convolution,
+    Gather,
+    Indexer,
+    Layer,
+    Product,
+    Scan,
+    alike,
+    described,
+    each,
+)
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Report, Result, plain
 
-_TYPES = {"int": int, "str": str, "bool": bool}
-NORMS = ("rmsnorm", "layernorm")
-_MOST = {"tower_parameters": 10**11, "rotary_rows": 10**8, "table_parameters": 10**12}  # of any other size: ten million
-_MOST |= {"other_matrices": 10**12, "other_vectors": 10**11}
-RECURRENCES = ("gated-delta", "kimi-delta", "lightning", "mamba", "mamba2", "mlstm", "rg-lru", "short-conv")
-_WITHOUT_KEYS = ("mamba", "rg-lru", "short-conv")  # whose convolutions see values alone
-
-
-class Attention(NamedTuple):
-    """The attention that some layers of a model share."""
-
-    layers: int
-    heads: int
-    kv_heads: int
-    size: int  # of a query and a key of one head, in latent attention without the rotary part
-    value: int
-    windowed: bool
-    own: int  # of these layers, those with keys and values of their own; the others read what another layer has cached
-
 
 @dataclass(frozen=True)
 class Model(Result):
-    """The shape of a decoder-only language model. Sizes are counts; 0 means that the model has no such part.
+    """A decoder-only language model: what a token passes before its layers, the layers, and what follows them.
 
-    Attention is multi-head (``kv_heads == heads``), grouped-query, multi-query (``kv_heads == 1``) or, when
-    ``kv_lora_rank > 0``, multi-head latent attention (then ``head_dim`` is the non-rotary query and key size).
-    Instead of attention, or beside it, a layer may have a recurrence (linear attention, a state space), which keeps a state
-    of constant size: ``recurrent_heads`` matrices of ``recurrent_head_dim`` by ``recurrent_state`` numbers.
+    ``layers`` lists the kinds of layers with how many there are of each; every layer lists its operations. All counts
+    (parameters, work, cache, messages) are sums over the list.
     """
 
     name: str
-    layers: int
     hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int  # width of the dense MLP (of the leading dense layers, in a mixture of experts)
     vocab: int
-    gated_mlp: bool = True  # three matrices (SwiGLU, GeGLU) instead of two
-    tied_embeddings: bool = False  # the LM head is the embedding matrix
-    embedding_width: int = 0  # narrower embedding with a projection to hidden and one back (OPT-350m); 0: hidden
-    norm: str = "rmsnorm"  # a layernorm has a bias besides its weight, unless norm_bias says otherwise
-    norm_bias: bool = True
-    norms_per_layer: int = 2
-    final_norm: bool = True
-    embedding_norm: bool = False  # BLOOM
-    qk_norm: str = (
-        ""  # weights of a norm on queries and keys: "head" (one vector of head_dim each) or "full" (all heads)
-    )
-    qkv_bias: bool = False
-    output_bias: bool = False
-    mlp_bias: bool = False
-    head_bias: bool = False
-    learned_positions: int = 0
-    q_lora_rank: int = 0
-    kv_lora_rank: int = 0
-    qk_rope_head_dim: int = 0
-    v_head_dim: int = 0  # 0: the same as head_dim
-    n_experts: int = 0
-    top_k: int = 0
-    moe_ffn: int = 0  # width of one expert
-    moe_hidden: int = 0  # what routed experts read and write, projected from hidden and back; 0: hidden
-    n_shared_experts: int = 0
-    shared_ffn: int = 0  # width of one shared expert; 0: the same as moe_ffn
-    shared_gate: bool = False  # a learned scalar gate on the shared expert (Qwen)
-    router_bias: bool = False  # DeepSeek-V3's load-balancing bias
-    n_dense_layers: int = 0  # leading layers with a dense MLP
-    moe_every: int = 1  # every n-th of the remaining layers is a mixture of experts
-    n_zero_experts: int = 0  # experts without weights, which give a token back as it came; top_k does not count them
-    attn_window: int = 0  # tokens a sliding-window layer looks back
-    n_windowed_layers: int = 0
-    window_heads: int = 0  # of the layers with a window, where they differ from the others; 0: the same
-    window_kv_heads: int = 0
-    window_head_dim: int = 0
-    window_v_head_dim: int = 0
-    shared_kv: bool = False  # values are the keys in layers without a window (Gemma 4)
-    n_reused_layers: int = (
-        0  # layers without a window that read the keys and values of another layer and have none of their own
-    )
-    n_reused_windowed: int = 0  # the same of layers with a window
-    attention_width: int = 0  # numbers that queries, keys and values are made from, where not hidden; 0: hidden
-    n_shared_blocks: int = (
-        0  # blocks of attention and MLP that the layers with attention take in turn; 0: each has its own
-    )
-    n_indexed_layers: int = 0  # layers whose attention reads only the keys that an indexer picks (DeepSeek-V3.2)
-    n_indexers: int = 0  # layers with an indexer of their own; 0: each of them
-    index_heads: int = 0
-    index_head_dim: int = 0  # also the numbers that an indexer caches of a token
-    index_top_k: int = 0  # keys that it picks
-    index_weights: bool = True  # a weight for each of its heads, made from the token
-    n_attention_free_layers: int = 0
-    n_mlp_free_layers: int = 0
-    recurrence: str = ""  # one of RECURRENCES
-    n_recurrent_layers: int = 0
-    recurrent_heads: int = 0  # states of a layer: value heads; the inner width, in a Mamba of the first kind
-    recurrent_head_dim: int = 0  # rows of a state: the size of a value
-    recurrent_key_heads: int = 0  # heads of keys and queries that they share: groups
-    recurrent_state: int = 0  # columns of a state: the size of a key
-    state_bits: int = 0  # of a number of a state, where a server keeps it wider than what it computes in; 0: the same
-    recurrent_conv: int = 0  # width of the causal convolution before it
-    recurrent_rank: int = 0  # of the factorised step size (Mamba) or gates (Kimi)
-    recurrent_bias: bool = False  # of the projections
-    conv_bias: bool = False
-    recurrent_norm: bool = True  # weights of a norm on its results
-    attention_gate: str = ""  # a gate on the results of attention: "full" (each number) or "head" (one a head)
-    attention_sinks: bool = False  # a learned score per head that takes no value (gpt-oss)
-    parallel_block: bool = False  # attention and MLP read the same input (no effect on counts of matrices)
-    n_mtp_layers: int = 0  # modules that predict further tokens, beside the model; not in its count
+    layers: tuple[Layer, ...]
+    before: Block = ()
+    after: Block = ()
+    modules: Layer | None = None  # which predict further tokens, beside the model; not in its count
     tower_parameters: int = 0  # what reads images or sound, beside the language model; not in its count
-    table_parameters: int = 0  # further tables that a token looks rows up in, such as embeddings of each layer
-    other_matrices: int = (
-        0  # weights of all layers that no other field says and that each token is multiplied with once
-    )
-    other_vectors: int = 0  # the same of scales, norms, biases and decays
-    counts_only: str = (
-        ""  # what of cache and work no field says, so that only parameters can be counted; empty: nothing
-    )
     rotary_rows: int = 0  # positions that a server tabulates sines and cosines for; 0: none, or not known
     rotary_dim: int = 0  # numbers of a head that are rotated; 0: all (of latent attention, its rotary part)
+    counts_only: str = ""  # what of cache and work no operation says, so that only parameters can be counted
     stored: str = ""  # number format in which the weights are published; empty: 16-bit
     aliases: tuple[str, ...] = ()
     family: str = ""
@@ -141,115 +57,187 @@ class Model(Result):
     where: str = ""
     published: Mapping[str, Sourced] = field(default_factory=dict, repr=False)  # parameters, active_parameters
 
-    def __post_init__(self) -> None:
-        check_shape(self)
-
     def summary(self) -> list[str]:
         return shown.model_lines(self)
 
     def explain(self) -> Report:
-        """Every size and flag of the shape, and the published counts with their sources."""
+        """Every operation of every kind of layer, and the published counts with their sources."""
         return shown.model_report(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape and its published counts, for JSON."""
-        held = {k: v for k, v in vars(self).items() if k != "published"}
-        return dict(plain(held)) | {"published": {k: plain(vars(f)) for k, f in self.published.items()}}
+        """Sizes, layers with their operations, and published counts, for JSON."""
+        listed = {
+            "layers": [_layer(layer) for layer in self.layers],
+            "before": [described(o) for o in self.before],
+            "after": [described(o) for o in self.after],
+            "modules": _layer(self.modules) if self.modules else None,
+            "published": {k: plain(vars(f)) for k, f in self.published.items()},
+        }
+        held = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in listed}
+        return held | {"n_layers": self.n_layers} | listed
 
     def frame_rows(self) -> list[dict[str, Any]]:
-        """One row: the shape."""
-        return [{k: v for k, v in self.to_dict().items() if k not in ("published", "aliases")}]
+        """A row per operation of each kind of layer."""
+        return [{"model": self.name, "layers": x.count, **described(o)} for x in self.layers for o in x.operations]
+
+    @cached_property
+    def n_layers(self) -> int:
+        return sum(layer.count for layer in self.layers)
+
+    def products(self, part: str, name: str = "") -> tuple[tuple[int, Product], ...]:
+        """Products of a part, and of a name, with how many layers run each."""
+        every = ((n, o) for n, o in each(self.layers) if isinstance(o, Product))
+        return alike((n, o) for n, o in every if o.part == part and name in ("", o.name))
+
+    @cached_property
+    def cores(self) -> tuple[tuple[int, Attention], ...]:
+        """The cores of attention with how many layers run each: those over all keys first."""
+        found = alike((layer.count, o) for layer in self.layers for o in layer.operations if isinstance(o, Attention))
+        return tuple(sorted(found, key=lambda one: one[1].window > 0))
+
+    @cached_property
+    def indexers(self) -> tuple[tuple[int, Indexer], ...]:
+        return alike((n, o) for n, o in each(self.layers) if isinstance(o, Indexer))
+
+    @cached_property
+    def recurrences(self) -> tuple[tuple[int, Scan, Convolution], ...]:
+        """Recurrences with how many layers run each, and the convolution before them; one of no width where there is none."""
+        found = []
+        for layer in self.layers:
+            scans = [o for o in layer.operations if isinstance(o, Scan)]
+            before = [o for o in layer.operations if isinstance(o, Convolution)] or [Convolution(0, 0)]
+            found += [(layer.count, (scan, before[0])) for scan in scans]
+        return tuple((n, *both) for n, both in alike(found))
 
     @property
-    def is_moe(self) -> bool:
-        return self.n_experts > 0
+    def core(self) -> Attention | None:
+        """The attention of most note: over all keys where a layer has that."""
+        return self.cores[0][1] if self.cores else None
 
     @property
     def is_mla(self) -> bool:
-        return self.kv_lora_rank > 0
+        return self.core is not None and self.core.latent_v > 0
 
     @property
     def attention(self) -> str:
         """``mha``, ``gqa``, ``mqa`` or ``mla``; ``none`` without."""
-        if not self.n_attention_layers:
+        if self.core is None:
             return "none"
         if self.is_mla:
             return "mla"
-        if self.kv_heads == self.heads:
+        if self.core.kv_heads == self.core.heads:
             return "mha"
-        return "mqa" if self.kv_heads == 1 else "gqa"
+        return "mqa" if self.core.kv_heads == 1 else "gqa"
 
     @property
+    def heads(self) -> int:
+        return self.core.heads if self.core else 0
+
+    @property
+    def kv_heads(self) -> int:
+        return self.core.kv_heads if self.core else 0
+
+    @property
+    def head_dim(self) -> int:
+        """Of a query and a key of one head; in latent attention without the rotary part."""
+        return self.core.qk_dim - self.core.rope_dim if self.core else 0
+
+    @cached_property
+    def experts(self) -> Product | None:
+        """The product that routed experts begin with: its copies are the experts, ``used`` of which a token meets."""
+        return next((o for _, o in self.products("experts", "up")), None)
+
+    @property
+    def is_moe(self) -> bool:
+        return self.experts is not None
+
+    @property
+    def n_experts(self) -> int:
+        return self.experts.copies if self.experts else 0
+
+    @property
+    def top_k(self) -> int:
+        return self.experts.used if self.experts else 0
+
+    @cached_property
+    def moe_ffn(self) -> int:
+        """Width of one routed expert."""
+        return max((o.k for _, o in self.products("experts", "down")), default=0)
+
+    @cached_property
+    def ffn(self) -> int:
+        """Width of the dense MLP."""
+        return max((o.k for _, o in self.products("dense_mlp", "down")), default=0)
+
+    @cached_property
+    def shared_ffn(self) -> int:
+        """Width of all shared experts of a layer together."""
+        return max((o.k * o.copies for _, o in self.products("shared_experts", "down")), default=0)
+
+    def rank(self, name: str) -> int:
+        """Numbers that a product of attention compresses to, such as ``q_down``; 0 without it."""
+        return max((o.n for _, o in self.products("attention", name)), default=0)
+
+    @cached_property
+    def gated_mlp(self) -> bool:
+        """Whether an MLP or an expert has a gate beside its way up."""
+        ups, downs = ([o for p in ("dense_mlp", "experts") for _, o in self.products(p, n)] for n in ("up", "down"))
+        return any(up.n == 2 * down.k for up, down in zip(ups, downs, strict=True)) or not ups
+
+    @cached_property
     def n_attention_layers(self) -> int:
-        """Layers with attention, over all tokens, a window or those that an indexer picks."""
-        return self.layers - self.n_attention_free_layers
+        return sum(n for n, _ in self.cores)
 
-    @property
+    @cached_property
+    def n_moe_layers(self) -> int:
+        return sum(n for n, _ in self.products("experts", "up"))
+
+    @cached_property
     def n_mlp_layers(self) -> int:
         """Layers with an MLP, dense or a mixture of experts."""
-        return self.layers - self.n_mlp_free_layers
+        return self.n_moe_layers + sum(n for n, _ in self.products("dense_mlp", "up"))
 
-    @property
-    def n_moe_layers(self) -> int:
-        """Layers whose MLP is a mixture of experts."""
-        return (self.n_mlp_layers - self.n_dense_layers) // self.moe_every if self.is_moe else 0
+    @cached_property
+    def n_recurrent_layers(self) -> int:
+        return sum(n for n, *_ in self.recurrences)
 
-    @property
-    def attention_kinds(self) -> "tuple[Attention, ...]":
-        """The attention of layers without a window, and of those with one where there are such layers."""
-        size = self.head_dim
-        value, near = self.v_head_dim or size, self.window_head_dim or size
-        value_near = self.window_v_head_dim or self.window_head_dim or value
-        heads, kv_heads = self.window_heads or self.heads, self.window_kv_heads or self.kv_heads
-        wide = self.n_attention_layers - self.n_windowed_layers
-        own, own_near = wide - self.n_reused_layers, self.n_windowed_layers - self.n_reused_windowed
-        every = (
-            Attention(wide, self.heads, self.kv_heads, size, value, False, own),
-            Attention(self.n_windowed_layers, heads, kv_heads, near, value_near, True, own_near),
-        )
-        return tuple(kind for kind in every if kind.layers)
-
-    @property
-    def reach(self) -> int:
-        """Keys that a query reads at most where it does not read all: of a window, or as an indexer picks them."""
-        return self.attn_window or self.index_top_k
-
-    @property
-    def n_near_layers(self) -> int:
-        """Layers with a window or an indexer, whose attention grows no further than its reach."""
-        return self.n_windowed_layers + self.n_indexed_layers
-
-    @property
+    @cached_property
     def n_mixed_layers(self) -> int:
         """Layers in which tokens meet: with attention, a recurrence, or both."""
-        return min(self.layers, self.n_attention_layers + self.n_recurrent_layers)
+        return sum(x.count for x in self.layers if any(isinstance(o, Attention | Scan) for o in x.operations))
+
+    @cached_property
+    def reach(self) -> int:
+        """Keys that a query reads at most where it does not read all: of a window, or as an indexer picks them."""
+        return max((core.window or core.picked for _, core in self.cores), default=0)
+
+    @cached_property
+    def head(self) -> Product:
+        """The LM head."""
+        return next(o for o in self.after if isinstance(o, Product) and o.name == "head")
 
     @property
-    def state_elements(self) -> int:
-        """Numbers of the states of a sequence in one layer with a recurrence, however long the sequence is."""
-        return self.recurrent_heads * self.recurrent_head_dim * self.recurrent_state
+    def tied_embeddings(self) -> bool:
+        """Whether the LM head is the embedding matrix."""
+        return not self.head.stored
+
+    @cached_property
+    def learned_positions(self) -> int:
+        return sum(o.rows for o in self.before if isinstance(o, Gather) and o.part == "positions")
 
     @property
-    def conv_channels(self) -> int:
-        """Channels that the convolution of a recurrence works on: values, and keys and queries where it has them."""
-        values = self.recurrent_heads * self.recurrent_head_dim
-        both = 0 if self.recurrence in _WITHOUT_KEYS else 2
-        return values + both * self.recurrent_key_heads * self.recurrent_state
-
-    @property
-    def conv_elements(self) -> int:
-        """Numbers that the convolution of a layer keeps of a sequence: its last inputs."""
-        return max(self.recurrent_conv - 1, 0) * self.conv_channels
+    def n_mtp_layers(self) -> int:
+        return self.modules.count if self.modules else 0
 
     def check_whole(self, owner: str) -> None:
-        """Raise an InputError for a shape of which only parameters can be counted.
+        """Raise an InputError for a model of which only parameters can be counted.
 
         >>> from mlsysim import catalog
         >>> catalog.model("Llama-3.1-8B").check_whole("prefill")
         """
         if self.counts_only:
             raise InputError(
-                f"{owner}: of {self.name} only parameters can be counted, because no field of a shape says its {self.counts_only}; "
+                f"{owner}: of {self.name} only parameters can be counted, because no operation says its {self.counts_only}; "
                 "for an estimate without that part, give a shape by hand with catalog.define('model', ...) and counts_only = ''"
             )
 
@@ -266,91 +254,148 @@ class Model(Result):
             )
 
 
-def check_shape(m: Model) -> None:
-    """Raise an InputError that names the field unless the shape is one that can exist."""
+def _layer(layer: Layer) -> dict[str, Any]:
+    return {"count": layer.count, "operations": [described(o) for o in layer.operations]}
+
+
+_ABOUT = (
+    *("tower_parameters", "rotary_rows", "rotary_dim", "counts_only", "stored", "aliases", "family", "estimated"),
+    *("notes", "source", "where", "published"),
+)
+
+
+def decoder(
+    name: str,
+    layers: int,
+    hidden: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    ffn: int,
+    vocab: int,
+    *,
+    gated_mlp: bool = True,
+    mlp_bias: bool = False,
+    qkv_bias: bool = False,
+    output_bias: bool = False,
+    qk_norm: str = "",
+    v_head_dim: int = 0,
+    kv_lora_rank: int = 0,
+    q_lora_rank: int = 0,
+    qk_rope_head_dim: int = 0,
+    attn_window: int = 0,
+    n_windowed_layers: int = 0,
+    n_experts: int = 0,
+    top_k: int = 0,
+    moe_ffn: int = 0,
+    n_shared_experts: int = 0,
+    shared_ffn: int = 0,
+    shared_gate: bool = False,
+    router_bias: bool = False,
+    n_dense_layers: int = 0,
+    parallel_block: bool = False,
+    **others: Any,
+) -> Model:
+    """A decoder of the usual kind from the sizes of its layers, which are alike or of a few sorts.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    layers, hidden, vocab : int
+        Layers, width of the residual stream, rows of the embedding.
+    heads, kv_heads, head_dim, v_head_dim : int
+        Query heads, key and value heads, numbers of a query or key of one head, and of a value (0: the same).
+    ffn : int
+        Width of the dense MLP; 0 where every layer is a mixture of experts.
+    kv_lora_rank, q_lora_rank, qk_rope_head_dim : int
+        Above 0: multi-head latent attention, with these ranks and this rotary part.
+    attn_window, n_windowed_layers : int
+        So many layers look back no further than so many tokens.
+    n_experts, top_k, moe_ffn, n_shared_experts, shared_ffn, n_dense_layers : int
+        Routed experts, those that a token meets, their width; shared experts and their width (0: the same); leading layers
+        with a dense MLP.
+    gated_mlp, mlp_bias, qkv_bias, output_bias, qk_norm, shared_gate, router_bias
+        As in :mod:`mlsysim.catalog.blocks`.
+    parallel_block : bool
+        Attention and MLP of a layer read the same input.
+    **others
+        ``tied_embeddings``, ``norm``, ``learned_positions`` and what else a table of the catalogue may hold beside its blocks.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    InputError
+        Naming the size, its value and what it must be.
+
+    >>> from mlsysim.transformer import parameter_count
+    >>> parameter_count(decoder("toy", 2, 4, 2, 2, 2, 16, 8)).total
+    596
+    """
+    given = {key: value for key, value in locals().items() if key not in ("name", "others")}
+    try:
+        _check_sizes(given)
+    except InputError as error:
+        raise InputError(f"model {name!r}: {error}") from error
+    common: dict[str, Any] = {"heads": heads, "head_dim": head_dim, "value_dim": v_head_dim}
+    mixer = "latent_attention" if kv_lora_rank else "attention"
+    if kv_lora_rank:
+        sizes = common | {"kv_rank": kv_lora_rank, "q_rank": q_lora_rank, "rope_dim": qk_rope_head_dim}
+    else:
+        sizes = common | {"kv_heads": kv_heads, "qkv_bias": qkv_bias, "output_bias": output_bias, "qk_norm": qk_norm}
+    moe = {"n": n_experts, "top_k": top_k, "width": moe_ffn, "shared": n_shared_experts, "shared_width": shared_ffn}
+    moe |= {"shared_gate": shared_gate, "router_bias": router_bias}
+    tables: dict[str, Any] = {mixer: sizes, "parallel": parallel_block}
+    if n_experts:
+        tables["experts"] = moe | {"gated": gated_mlp, "bias": mlp_bias}
+    if ffn:
+        tables["mlp"] = {"width": ffn, "gated": gated_mlp, "bias": mlp_bias}
+    kinds = alike((1, (i >= layers - n_windowed_layers, n_experts > 0 and i >= n_dense_layers)) for i in range(layers))
+    tables["layers"] = [
+        {"count": n, mixer: {"window": attn_window} if near else {}, "experts" if mixed else "mlp": {}}
+        for n, (near, mixed) in kinds
+    ]
+    return _made(name, f"model {name!r}", tables | {"hidden": hidden, "vocab": vocab} | others)
+
+
+def _check_sizes(given: Mapping[str, Any]) -> None:
+    """Raise an InputError that names the size unless a decoder of these sizes can exist."""
 
     def need(condition: bool, name: str, why: str) -> None:
         if not condition:
-            raise InputError(f"model {m.name!r}: {name} = {getattr(m, name)!r} {why}")
+            raise InputError(f"{name} = {given[name]!r} {why}")
 
-    for one in fields(m):
-        value = getattr(m, one.name)
-        if one.type in ("int", int):
-            need(isinstance(value, int) and not isinstance(value, bool), one.name, "must be a whole number")
-            most = _MOST.get(one.name, 10**7)
-            need(0 <= value <= most, one.name, f"must lie in [0, {most:,}]")
-    for name in ("layers", "hidden", "vocab"):
-        need(getattr(m, name) >= 1, name, "must be at least 1")
-    for name in ("n_attention_free_layers", "n_mlp_free_layers", "n_recurrent_layers"):
-        need(getattr(m, name) <= m.layers, name, f"must not exceed layers = {m.layers}")
-    for name in ("heads", "kv_heads", "head_dim"):
-        least = 1 if m.n_attention_layers else 0
-        need(getattr(m, name) >= least, name, "must be at least 1")
-        need(m.n_attention_layers > 0 or getattr(m, name) == 0, name, "must be 0 in a model without attention")
-    need(not m.n_attention_layers or m.heads % m.kv_heads == 0, "kv_heads", f"must divide heads = {m.heads}")
-    need(m.norm in NORMS, "norm", f"must be one of {', '.join(NORMS)}")
-    need(m.qk_norm in ("", "head", "full"), "qk_norm", "must be '', 'head' or 'full'")
-    need(m.moe_every >= 1, "moe_every", "must be at least 1")
-    need(m.n_dense_layers <= m.n_mlp_layers, "n_dense_layers", f"must not exceed layers = {m.n_mlp_layers}")
-    if m.is_moe:
-        need(1 <= m.top_k <= m.n_experts, "top_k", f"must lie in [1, {m.n_experts}], the number of experts")
-        need(m.moe_ffn >= 1, "moe_ffn", "must be at least 1 in a mixture of experts")
-    else:
-        for name in ("top_k", "moe_ffn", "moe_hidden", "n_shared_experts"):
-            need(getattr(m, name) == 0, name, "needs n_experts > 0")
-    need(m.ffn >= 1 or m.n_mlp_layers == m.n_moe_layers, "ffn", "must be at least 1")
-    need(not m.is_mla or m.qk_rope_head_dim >= 1, "qk_rope_head_dim", "must be at least 1 with kv_lora_rank > 0")
-    attended = f"must not exceed layers = {m.n_attention_layers}"
-    need(m.n_windowed_layers <= m.n_attention_layers, "n_windowed_layers", attended)
-    need((m.n_windowed_layers > 0) == (m.attn_window > 0), "attn_window", "needs n_windowed_layers, and the reverse")
-    either = "must be 0 beside layers with a window; a shape has the one or the other"
-    need(not (m.n_windowed_layers and m.n_indexed_layers), "n_indexed_layers", either)
-    for name in ("window_heads", "window_kv_heads", "window_head_dim", "window_v_head_dim"):
-        need(getattr(m, name) == 0 or m.n_windowed_layers > 0, name, "needs n_windowed_layers > 0")
-    if m.n_windowed_layers:
-        heads, kv = m.window_heads or m.heads, m.window_kv_heads or m.kv_heads
-        need(heads % kv == 0, "window_kv_heads", f"must divide the {heads} heads of the layers with a window")
-    near = m.n_windowed_layers
-    reused = f"must be below {m.n_attention_layers - near}, the layers without a window, of which one has keys at least"
-    need(m.n_reused_layers < max(m.n_attention_layers - near, 1), "n_reused_layers", reused)
-    need(m.n_reused_windowed < max(near, 1), "n_reused_windowed", f"must be below n_windowed_layers = {near}")
-    need(not (m.is_mla and m.n_reused_layers), "n_reused_layers", "must be 0 with latent attention")
-    need(not (m.is_mla and m.attention_width), "attention_width", "must be 0 with latent attention")
-    need(m.n_shared_blocks <= m.n_attention_layers, "n_shared_blocks", attended)
-    alike = m.n_attention_layers == m.n_mlp_layers and not m.is_moe
-    need(
-        not m.n_shared_blocks or alike, "n_shared_blocks", "needs a dense MLP in each layer with attention and no other"
+    for name, p in signature(decoder).parameters.items():
+        if name in given:
+            sized(name, given[name], {"int": int, "bool": bool, "str": str}[p.annotation.__name__])
+    experts, layers, dense, near = (
+        given[key] for key in ("n_experts", "layers", "n_dense_layers", "n_windowed_layers")
     )
-    need(m.is_moe or not m.n_zero_experts, "n_zero_experts", "needs n_experts > 0")
-    need(m.attention_gate in ("", "full", "head"), "attention_gate", "must be '', 'full' or 'head'")
-    need(
-        m.n_indexed_layers <= m.n_attention_layers - m.n_windowed_layers,
-        "n_indexed_layers",
-        attended + " over all tokens",
-    )
-    need(m.n_indexers <= m.n_indexed_layers, "n_indexers", f"must not exceed n_indexed_layers = {m.n_indexed_layers}")
-    for name in ("index_heads", "index_head_dim", "index_top_k"):
-        need((getattr(m, name) > 0) == (m.n_indexed_layers > 0), name, "needs n_indexed_layers, and the reverse")
-    need(m.state_bits in (0, 16, 32), "state_bits", "must be 0, 16 or 32")
-    need(m.recurrence in ("", *RECURRENCES), "recurrence", f"must be '' or one of {', '.join(RECURRENCES)}")
-    need((m.recurrence != "") == (m.n_recurrent_layers > 0), "recurrence", "needs n_recurrent_layers, and the reverse")
-    sizes = {
-        "": (),
-        "short-conv": ("recurrent_heads", "recurrent_head_dim", "recurrent_conv"),
-        "lightning": ("recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state"),
-        "mamba": ("recurrent_heads", "recurrent_head_dim", "recurrent_state", "recurrent_conv", "recurrent_rank"),
-        "mlstm": ("recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state"),
-    }
-    every = ("recurrent_heads", "recurrent_head_dim", "recurrent_key_heads", "recurrent_state", "recurrent_conv")
-    needed = sizes.get(m.recurrence, every)
-    for name in (*every, "recurrent_rank"):
-        if name in needed:
-            need(getattr(m, name) >= 1, name, f"must be at least 1 in a recurrence of the kind {m.recurrence!r}")
-        elif not m.recurrence:
-            need(getattr(m, name) == 0, name, "needs a recurrence")
-    if m.recurrent_key_heads:
-        shared = f"must divide recurrent_heads = {m.recurrent_heads}"
-        need(m.recurrent_heads % m.recurrent_key_heads == 0, "recurrent_key_heads", shared)
+    for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab"):
+        need(given[name] >= 1, name, "must be at least 1")
+    need(layers <= 10_000, "layers", "must be at most 10,000")
+    for name in ("n_dense_layers", "n_windowed_layers"):
+        need(given[name] <= layers, name, f"must not exceed layers = {layers}")
+    need((near > 0) == (given["attn_window"] > 0), "attn_window", "needs n_windowed_layers, and the reverse")
+    need(given["ffn"] >= 1 or (experts > 0 and not dense), "ffn", "must be at least 1")
+    for name in ("top_k", "moe_ffn"):
+        need(experts == 0 or given[name] >= 1, name, "must be at least 1 in a mixture of experts")
+        need(experts > 0 or given[name] == 0, name, "needs n_experts > 0")
+    need(experts > 0 or given["n_shared_experts"] == 0, "n_shared_experts", "needs n_experts > 0")
+    latent = given["kv_lora_rank"] > 0
+    need(not latent or given["qk_rope_head_dim"] >= 1, "qk_rope_head_dim", "must be at least 1 with kv_lora_rank > 0")
+
+
+def _made(name: str, where: str, given: Mapping[str, Any]) -> Model:
+    """A model from a table of blocks and what is told about it."""
+    about = {key: value for key, value in given.items() if key in _ABOUT}
+    try:
+        return Model(name, **build({key: value for key, value in given.items() if key not in about}), **about)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
 
 
 def read_model(name: str, raw: Any, file: str) -> Model:
@@ -358,25 +403,29 @@ def read_model(name: str, raw: Any, file: str) -> Model:
     where = f"{file}: {name[:60]}"
     if not isinstance(raw, Mapping):
         raise InputError(f'{where} is not a table; start it with ["{name[:60]}"]')
-    known = {f.name: f.type for f in fields(Model)} | {"parameters": "", "active_parameters": ""}
     given: dict[str, Any] = {}
     published: dict[str, Sourced] = {}
+    kinds = {f.name: type(f.default) for f in fields(Model) if f.name in _ABOUT}
     for key, value in raw.items():
-        if key not in known or key in ("name", "published"):
-            raise InputError(f"{where}: {unknown_name('field', key, known)}")
         if key in ("parameters", "active_parameters"):
             published[key] = sourced(value, "1", f"{where}, {key}", file)
         elif key == "aliases":
             given[key] = tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+        elif key in kinds and type(value) is not kinds[key]:
+            raise InputError(f"{where}, {key} = {str(value)[:40]!r} must be of type {kinds[key].__name__}")
+        elif key == "published":
+            raise InputError(f"{where}: {unknown_name('field', key, ('parameters', 'active_parameters'))}")
         else:
-            expected = _TYPES[str(getattr(known[key], "__name__", known[key]))]
-            if type(value) is not expected:
-                raise InputError(f"{where}, {key} = {str(value)[:40]!r} must be of type {expected.__name__}")
             given[key] = value
-    try:
-        return Model(name=name, published=MappingProxyType(published), **given)
-    except TypeError as error:
-        raise InputError(f"{where}: {str(error).replace('Model.__init__() ', '')}; give the missing sizes") from error
+    given["published"] = MappingProxyType(published)
+    if "heads" in raw:  # the sizes of a decoder in place of blocks
+        try:
+            return decoder(name, **given)
+        except TypeError as error:
+            raise InputError(f"{where}: {str(error).replace('decoder() ', '')}; give the missing sizes") from error
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from error
+    return _made(name, where, given)
 
 
 def load_models(path: str | Path) -> dict[str, Model]:

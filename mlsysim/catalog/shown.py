@@ -5,6 +5,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlsysim import units
+from mlsysim.catalog.operations import Norm, described, parameters
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.results import Report, Result, Shown, labelled, plain
 from mlsysim.results import shown as written
@@ -12,6 +13,7 @@ from mlsysim.tables import table
 
 if TYPE_CHECKING:
     from mlsysim.catalog.hardware import Device
+    from mlsysim.catalog.operations import Attention
     from mlsysim.catalog.shapes import Model
     from mlsysim.drawing import Drawing
 
@@ -213,82 +215,98 @@ def device_chart(d: "Device") -> "Drawing | None":
     return Chart("arithmetic intensity (FLOP/byte)", "at most (TFLOP/s)", lines, title=d.name) if lines else None
 
 
+def _of(count: int, layers: int) -> str:
+    return "" if count == layers else f", in {count} of {layers} layers"
+
+
+def _attention_words(core: "Attention") -> str:
+    """Heads of an attention and how far it looks."""
+    said = f"{core.heads} query and {core.kv_heads} key-value heads of {core.qk_dim}"
+    if core.latent_v:
+        size = core.qk_dim - core.rope_dim
+        said = f"{core.heads} heads of {size} (latent attention, {core.latent_v} cached numbers and {core.rope_dim})"
+    elif core.kv_heads == core.heads:
+        said = f"{core.heads} heads of {core.qk_dim}"
+    elif core.kv_heads == 1:
+        said = f"{core.heads} query heads and one key-value head of {core.qk_dim}"
+    said += f" that look back {core.window:,} tokens" if core.window else ""
+    said += f" on {core.picked:,} keys a query, picked by an indexer" if core.picked else ""
+    return said + (" that read the keys of another layer" if not core.cached else "")
+
+
 def model_lines(m: "Model") -> list[str]:
-    """A shape in a few lines: parameters, layers, heads, experts, context, source."""
-    count = m.published.get("parameters")
+    """A model in a few lines: parameters, layers, heads, experts, context, source."""
+    count, active = m.published.get("parameters"), m.published.get("active_parameters")
     size = f"{int(count.value):,} parameters, " if count else ""
     about = "ESTIMATED SHAPE; " if m.estimated else ""
-    heads = {
-        "mha": f"{m.heads} heads of {m.head_dim}",
-        "gqa": f"{m.heads} query and {m.kv_heads} key-value heads of {m.head_dim}",
-        "mqa": f"{m.heads} query heads and one key-value head of {m.head_dim}",
-        "mla": f"{m.heads} heads of {m.head_dim} (latent attention, {m.kv_lora_rank} cached numbers and {m.qk_rope_head_dim})",
-        "none": "",
-    }[m.attention]
-    if m.n_attention_free_layers and heads:
-        heads += f", in {m.n_attention_layers} of {m.layers} layers"
-    picked = (
-        f"{m.index_top_k:,} keys a query, picked by an indexer of {m.index_heads} heads" if m.n_indexed_layers else ""
-    )
-    state = m.state_elements + m.conv_elements
-    recurrent = f"{m.recurrence} in {m.n_recurrent_layers} of {m.layers} layers, {state:,} numbers of state in each"
-    reused = m.n_reused_layers + m.n_reused_windowed
-    if reused:
-        heads += f"; {reused} layers read the keys of others"
-    if m.n_shared_blocks:
-        heads += f", which share {m.n_shared_blocks} block{'s' * (m.n_shared_blocks > 1)}"
-    apart = (
+    attention = [_attention_words(core) + _of(n, m.n_layers) for n, core in m.cores]
+    recurrent = [
+        f"{scan.kind}, {scan.heads} states of {scan.rows} by {scan.columns}{_of(n, m.n_layers)}"
+        for n, scan, _ in m.recurrences
+    ]
+    gated = "gated, " if m.gated_mlp else ""
+    dense = [f"{gated}{o.k:,} wide{_of(n, m.n_layers)}" for n, o in m.products("dense_mlp", "down")]
+    shared = [o for _, o in m.products("shared_experts", "up")]
+    experts = [
+        f"{o.copies} of width {o.k:,}, {o.used} a token"
+        + (f", {shared[0].copies} shared" if shared else "")
+        + f", in {n} of {m.n_layers} layers"
+        for n, o in m.products("experts", "down")
+    ]
+    beside = (
         f"{m.n_mtp_layers} module{'s' * (m.n_mtp_layers > 1)} for multi-token prediction" if m.n_mtp_layers else "",
         f"{m.tower_parameters:,} parameters that read images or sound" if m.tower_parameters else "",
     )
-    beyond = (
-        f"{m.table_parameters:,} parameters in further tables" if m.table_parameters else "",
-        f"{m.other_matrices:,} in further matrices" if m.other_matrices else "",
-    )
-    bias = [n.removesuffix("_bias") for n in ("qkv_bias", "output_bias", "mlp_bias", "head_bias") if getattr(m, n)]
-    norm = m.norm + (" with bias" if m.norm == "layernorm" and m.norm_bias else "")
-    experts = ""
-    if m.is_moe:
-        shared = f", {m.n_shared_experts} shared" if m.n_shared_experts else ""
-        free = f" and {m.n_zero_experts} without weights" if m.n_zero_experts else ""
-        experts = f"{m.n_experts} of width {m.moe_ffn:,}{free}, {m.top_k} a token{shared}, in {m.n_moe_layers} of {m.layers} layers"
-    window = f"{m.n_windowed_layers} layers look back {m.attn_window:,} tokens" if m.n_windowed_layers else ""
-    learned = (
-        f"{m.learned_positions:,} learned positions"
-        if m.learned_positions
-        else "positions are computed: no end in the shape"
-    )
-    active = m.published.get("active_parameters")
+    norms = [o for o in m.layers[0].operations if isinstance(o, Norm) and not o.inner]
+    biased = " with bias" if any(o.bias for o in norms) else ""
+    learned = f"{m.learned_positions:,} learned positions" if m.learned_positions else ""
     return labelled(
-        f"{m.name}: {about}{size}{m.layers} layers of width {m.hidden:,}",
-        ("attention", "; ".join(part for part in (heads, picked) if part)),
-        ("recurrence", recurrent if m.recurrence else ""),
-        ("MLP", f"{'gated, ' if m.gated_mlp else ''}{m.ffn:,} wide" if m.ffn else ""),
-        ("experts", experts),
+        f"{m.name}: {about}{size}{m.n_layers} layers of width {m.hidden:,}",
+        ("attention", "; ".join(attention)),
+        ("recurrence", "; ".join(recurrent)),
+        ("MLP", "; ".join(dense)),
+        ("experts", "; ".join(experts)),
         ("active", f"{int(active.value):,} parameters a token" if active else ""),
-        ("beyond", "; ".join(part for part in beyond if part)),
-        ("only counted", f"no field says its {m.counts_only}" if m.counts_only else ""),
-        ("beside it", "; ".join(part for part in apart if part)),
-        ("context", "; ".join(part for part in (learned, window) if part)),
+        ("only counted", f"no operation says its {m.counts_only}" if m.counts_only else ""),
+        ("beside it", "; ".join(part for part in beside if part)),
+        ("context", learned or "positions are computed: no end in the shape"),
         (
             "vocabulary",
             f"{m.vocab:,}, {'one table for both ends' if m.tied_embeddings else 'embedding and head apart'}",
         ),
-        ("norms", f"{m.norms_per_layer} {norm} a layer" + (f"; biases: {', '.join(bias)}" if bias else "")),
+        ("norms", f"{len(norms)} a layer{biased}"),
         ("source", ", ".join(part for part in (m.source, m.where) if part)),
-        ("ask it", "transformer.parameter_count(model) counts its parameters to the last one"),
+        (
+            "ask it",
+            "transformer.parameter_count(model) counts its parameters to the last one; explain() lists operations",
+        ),
         ("notes", _short(m.notes)),
     )
 
 
 def model_report(m: "Model") -> Report:
-    """Every size and flag of the shape that is not nothing, and the published counts with their sources."""
-    skipped = ("name", "aliases", "published", "notes", "source", "where", "family")
-    rows = [(k.replace("_", " "), str(v)) for k, v in vars(m).items() if k not in skipped and v not in (0, "", False)]
+    """Every operation of every kind of layer with its parameters, and the published counts with their sources."""
+    ends = (("before the layers", 1, m.before), ("after the layers", 1, m.after))
+    kinds = [(f"{layer.count} layers", layer.count, layer.operations) for layer in m.layers]
+    kinds += [("beside: multi-token prediction", m.modules.count, m.modules.operations)] if m.modules else []
+    rows = [
+        (
+            kind,
+            one.pop("operation"),
+            ", ".join(f"{k} {v}" for k, v in one.items()),
+            f"{n * parameters(o):,}" if parameters(o) else "",
+        )
+        for kind, n, operations in (ends[0], *kinds, ends[1])
+        for o in operations
+        for one in [described(o)]
+    ]
     counts = [(k.replace("_", " "), f"{f.value:,.0f}", str(f)) for k, f in m.published.items()]
     return Report(
         model_lines(m)[0],
-        (table(("Size", "Value"), rows), table(("Published", "Value", "Where from"), counts)),
+        (
+            table(("Of", "Operation", "Sizes", "Parameters"), rows),
+            table(("Published", "Value", "Where from"), counts),
+        ),
         [
             f"shape: {m.source}, {m.where}" if m.source else "shape: given by the caller",
             *([m.notes] if m.notes else []),

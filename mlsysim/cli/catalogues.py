@@ -39,11 +39,11 @@ def _devices(args: argparse.Namespace) -> None:
 
 
 def _model_row(m: Model) -> dict[str, Any]:
-    shape = {k: v for k, v in vars(m).items() if k not in ("aliases", "published")}
+    shape = m.to_dict()
     published = {k: {**sourced_fields(s), "value": int(s.value)} for k, s in m.published.items()}
     counted = {"attention": m.attention, "parameters": transformer.parameter_count(m).total}
     counted["active_parameters"] = flops.active_parameters(m)
-    return shape | {"aliases": list(m.aliases)} | counted | {"published": published}
+    return shape | counted | {"published": published}
 
 
 def _models(args: argparse.Namespace) -> None:
@@ -56,7 +56,7 @@ def _models(args: argparse.Namespace) -> None:
         total = transformer.parameter_count(m).total
         active = f"{flops.active_parameters(m):,}" if m.is_moe else "all"
         mark = " (estimated)" if m.estimated else ""
-        print(f"{m.name:<18} {m.layers:>6} {m.hidden:>6} {m.attention:<9} {total:>15,} {active:>15}{mark}")
+        print(f"{m.name:<18} {m.n_layers:>6} {m.hidden:>6} {m.attention:<9} {total:>15,} {active:>15}{mark}")
 
 
 def _params(args: argparse.Namespace) -> None:

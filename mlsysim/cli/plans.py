@@ -34,7 +34,7 @@ def plan_word_options(p: Parser) -> None:
     )
     p.add_argument(
         "--dispatcher",
-        choices=parallelism.DISPATCHERS,
+        choices=parallelism.plan.DISPATCHERS,
         help="copies of a token on the network: one to every node with experts of it, forwarded inside, as DeepEP and "
         "HybridEP send (default), or one to every expert, as an all-to-all does",
     )

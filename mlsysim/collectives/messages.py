@@ -3,13 +3,6 @@
 from mlsysim._numeric import Num
 from mlsysim.equations import POSITIVE, equation
 
-__all__ = ["activation_bytes", "bus_bandwidth", "chunked_transfer", "half_size", "transfer_time"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _RANKS = "[1, inf)"
 
 

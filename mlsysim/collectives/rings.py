@@ -5,21 +5,6 @@ from mlsysim.collectives.messages import activation_bytes
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
 
-__all__ = [
-    "hierarchical_all_reduce",
-    "ring_all_gather",
-    "ring_all_reduce",
-    "ring_bandwidth",
-    "ring_latency",
-    "ring_reduce_scatter",
-    "tensor_parallel_time",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _RANKS = "[1, inf)"
 _DOMAIN = {"ranks": _RANKS, "bandwidth": POSITIVE}
 

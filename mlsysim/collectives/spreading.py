@@ -5,13 +5,6 @@ from math import ceil
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
-__all__ = ["all_to_all", "copies_sent", "moe_dispatch", "places_reached"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _RANKS = "[1, inf)"
 _DOMAIN = {"ranks": _RANKS, "bandwidth": POSITIVE}
 

@@ -3,13 +3,6 @@
 from mlsysim._numeric import Num, doublings, maximum, minimum
 from mlsysim.equations import POSITIVE, equation
 
-__all__ = ["in_switch_all_reduce", "in_switch_tree_all_reduce"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _RANKS = "[1, inf)"
 _DOMAIN = {"ranks": _RANKS, "bandwidth": POSITIVE}
 

@@ -4,19 +4,6 @@ from mlsysim._numeric import Num, doublings, minimum, where
 from mlsysim.collectives.rings import ring_bandwidth
 from mlsysim.equations import POSITIVE, equation
 
-__all__ = [
-    "direct_all_reduce",
-    "halving_doubling_all_reduce",
-    "pipelined_tree_all_reduce",
-    "tree_all_reduce",
-    "tree_bandwidth",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _RANKS = "[1, inf)"
 _DOMAIN = {"ranks": _RANKS, "bandwidth": POSITIVE}
 

@@ -14,19 +14,6 @@ from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
-__all__ = [
-    "ALGORITHMS",
-    "PHASES",
-    "CollectiveTime",
-    "collective",
-    "fastest_all_reduce",
-    "library_all_reduce",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
 
 # The equation of every operation and algorithm, and how many times over its time is counted: by recursive halving or directly, a
 # reduce-scatter or an all-gather is exactly half of the all-reduce.

@@ -16,29 +16,10 @@ from mlsysim._numeric import doublings
 from mlsysim.catalog import Link, Node, Protocol, fabrics
 from mlsysim.catalog.fabrics import finer_or_equal, links, nodes
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, plain, shown
+from mlsysim.results import Explanation, Input, Result, Term, labelled, plain, shown
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
-
-__all__ = [
-    "ALGORITHM_WORDS",
-    "OPS",
-    "CallCost",
-    "Candidate",
-    "LibraryTime",
-    "Wires",
-    "call_cost",
-    "library_time",
-    "likely_link",
-    "likely_network",
-    "planned_share",
-    "wires",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 _RINGS = {
@@ -71,7 +52,7 @@ _SHARED_BY = 1.0  # of a printed rate, where nothing is planned with less
 
 
 @dataclass(frozen=True)
-class CallCost(Listed):
+class CallCost(Result):
     """What every call costs beyond the library's own plan, in s, and whose network one is taken for that nobody named."""
 
     start: float | None  # None: what the plan itself says
@@ -81,7 +62,7 @@ class CallCost(Listed):
 
 
 @dataclass(frozen=True)
-class Wires(Listed):
+class Wires(Result):
     """The links among the ranks of a collective: per device and one way, as printed."""
 
     ranks: float
@@ -131,7 +112,7 @@ class Wires(Listed):
 
 
 @dataclass(frozen=True)
-class Candidate(Listed):
+class Candidate(Result):
     """One protocol on these links: what its call, its steps, its bytes and the filling of its pipeline take, in s."""
 
     protocol: str

@@ -9,7 +9,7 @@ from mlsysim._numeric import Num, all_true, is_array, where, widening
 from mlsysim.cost import choice, ownership
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, largest, plain, share, shown
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -160,70 +160,61 @@ def own(
     check_argument("own", "devices", devices, "1", Domain.of("(0, inf)"))
     rest = power if idle_power is None else idle_power
     mean = energy.device_power(rest, power, utilisation)
-    terms: list[Term] = []
+    terms = Terms()
 
     def paid(name: str, amount: Num, over: Num, left: Num = 0.0) -> Num:
+        given = {"price": amount, "lifetime": over}
         if interest is None:
-            given = {"price": amount, "lifetime": over, "salvage": left}
-            value, label = ownership.straight_line(**given), "eq-straight-line"
-        else:
-            given = {"price": amount, "lifetime": over, "interest": interest, "period": units.year}
-            value, label = ownership.capital_recovery(**given), "eq-capital-recovery"
-        terms.append(Term(name, value, label, given))
-        return value
+            return terms(name, ownership.straight_line, **given, salvage=left)
+        return terms(name, ownership.capital_recovery, **given, interest=interest, period=units.year)
 
     def current(watts: Num) -> dict[str, Num]:
         return {"it_power": devices * watts, "pue": pue, "electricity_price": electricity_price}
 
-    capital = paid("capital", devices * price, lifetime, devices * salvage)
-    electricity = ownership.power_cost(**current(mean))
-    terms.append(Term("power", electricity, "eq-power-cost", current(mean)))
-    rates = {
-        "capital": capital,
-        "power": electricity,
-        "cooling": paid("cooling", devices * power * cooling, plant_lifetime),
-        "building": paid("building", devices * power * building, plant_lifetime),
-    }
-    people = {"devices": devices, "devices_per_engineer": devices_per_engineer, "salary": salary}
-    rates["staff"] = ownership.staff_cost(**people)
-    terms.append(Term("staff", rates["staff"], "eq-staff-cost", people))
+    people = {"devices_per_engineer": devices_per_engineer, "salary": salary}
+    rates = {"capital": paid("capital", devices * price, lifetime, devices * salvage)}
+    rates["power"] = electricity = terms("power", ownership.power_cost, **current(mean))
+    rates["cooling"] = paid("cooling", devices * power * cooling, plant_lifetime)
+    rates["building"] = paid("building", devices * power * building, plant_lifetime)
+    rates["staff"] = terms("staff", ownership.staff_cost, devices=devices, **people)
     rates["network"] = paid("network", devices * network, lifetime)
     total = ownership.total_cost(**rates, time=1.0)
-    standing = total - electricity
-    shown = (
-        ("devices", devices, "1"),
-        ("price", price, "USD"),
-        ("lifetime", lifetime, "s"),
-        ("power", power, "W"),
-        ("idle_power", idle_power, "W"),
-        ("utilisation", utilisation, "1"),
-        ("pue", pue, "1"),
-        ("electricity_price", electricity_price, "USD/J"),
-        ("cooling", cooling, "USD/W"),
-        ("building", building, "USD/W"),
-        ("plant_lifetime", plant_lifetime, "s"),
-        ("devices_per_engineer", devices_per_engineer, "1"),
-        ("salary", salary, "USD/s"),
-        ("network", network, "USD"),
-        ("salvage", salvage, "USD"),
-        ("interest", interest, "1"),
-    )
-    known = origins or {}
+    figures = (
+        devices, price, lifetime, power, idle_power, utilisation, pue, electricity_price, cooling, building, plant_lifetime,
+        devices_per_engineer, salary, network, salvage, interest,
+    )  # fmt: skip
     return Ownership(
         devices=devices,
         rates=rates,
         rate=total,
-        working_rate=standing + ownership.power_cost(**current(power)),
-        idle_rate=standing + ownership.power_cost(**current(rest)),
+        working_rate=total - electricity + ownership.power_cost(**current(power)),
+        idle_rate=total - electricity + ownership.power_cost(**current(rest)),
         purchase=devices * (price + network + power * (cooling + building)),
         terms=tuple(terms),
-        inputs=tuple(Input(n, v, u, known.get(n, CALLER)) for n, v, u in shown if v is not None),
+        inputs=tuple(
+            Input(n, v, u, (origins or {}).get(n, CALLER))
+            for (n, u), v in zip(_GIVEN, figures, strict=True)
+            if v is not None
+        ),
     )
+
+
+# Name and unit of what an explanation lists as given.
+_GIVEN = (
+    ("devices", "1"), ("price", "USD"), ("lifetime", "s"), ("power", "W"), ("idle_power", "W"), ("utilisation", "1"), ("pue", "1"),
+    ("electricity_price", "USD/J"), ("cooling", "USD/W"), ("building", "USD/W"), ("plant_lifetime", "s"),
+    ("devices_per_engineer", "1"), ("salary", "USD/s"), ("network", "USD"), ("salvage", "USD"), ("interest", "1"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class OwnOrRent(Result):
     """What :func:`own_or_rent` returns, per device: rates in USD/s, the break-even use and time (inf: never)."""
+
+    NUMBERS = (
+        "owned_usd_per_s=owned_rate rented_usd_per_s=rented_rate utilisation break_even_utilisation break_even_time_s "
+        "cheaper"
+    )
 
     owned_rate: Num
     rented_rate: Num
@@ -253,18 +244,6 @@ class OwnOrRent(Result):
         """Both rates and both break-even points, with the numbers in them."""
         said = self.cheaper if isinstance(self.cheaper, str) else "see each"
         return Explanation(f"cheaper at this use: {said}", self.terms, self.inputs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units and USD, for JSON; null where there is no break-even."""
-        found = {
-            "owned_usd_per_s": self.owned_rate,
-            "rented_usd_per_s": self.rented_rate,
-            "utilisation": self.utilisation,
-            "break_even_utilisation": self.break_even_utilisation,
-            "break_even_time_s": self.break_even_time,
-            "cheaper": self.cheaper,
-        }
-        return dict(plain(found))
 
 
 def _or_never(time: Num) -> str:
@@ -307,14 +286,14 @@ def own_or_rent(owned: Ownership, rental_rate: Num, utilisation: Num = 1.0) -> O
     extra = full - fixed  # what working costs the owner more than waiting
     saving = rental_rate - extra
     owned_rate = fixed + utilisation * extra
-    rented_rate = choice.rental_cost(1.0, utilisation, rental_rate)
+    terms, rental = Terms(), {"devices": 1.0, "time": utilisation, "rental_rate": rental_rate}
+    rented_rate = terms("rent per second held", choice.rental_cost, **rental)
     running = owned_rate - (owned.rates["capital"] + owned.rates["network"]) / owned.devices
     running = running - (owned.rates["cooling"] + owned.rates["building"]) / owned.devices
     spare = rented_rate - running
-    share, share_term = _guarded("use at break-even", "eq-break-even-utilisation", "fixed_rate", fixed, saving)
+    share = _guarded(terms, "use at break-even", choice.break_even_utilisation, "fixed_rate", fixed, saving)
     bought = owned.purchase / owned.devices
-    time, time_term = _guarded("time to break-even", "eq-break-even-time", "price", bought, spare)
-    rental = {"devices": 1.0, "time": utilisation, "rental_rate": rental_rate}
+    time = _guarded(terms, "time to break-even", choice.break_even_time, "price", bought, spare)
     return OwnOrRent(
         owned_rate=owned_rate,
         rented_rate=rented_rate,
@@ -322,7 +301,7 @@ def own_or_rent(owned: Ownership, rental_rate: Num, utilisation: Num = 1.0) -> O
         break_even_utilisation=share,
         break_even_time=time,
         cheaper=where(owned_rate < rented_rate, "own", "rent"),
-        terms=(Term("rent per second held", rented_rate, "eq-rental", rental), *share_term, *time_term),
+        terms=tuple(terms),
         inputs=(
             Input("rental_rate", rental_rate, "USD/s"),
             Input("utilisation", utilisation, "1"),
@@ -332,15 +311,9 @@ def own_or_rent(owned: Ownership, rental_rate: Num, utilisation: Num = 1.0) -> O
     )
 
 
-_EQUATIONS: Mapping[str, Callable[..., Any]] = {
-    "eq-break-even-utilisation": choice.break_even_utilisation,
-    "eq-break-even-time": choice.break_even_time,
-}
-
-
-def _guarded(name: str, label: str, argument: str, value: Num, saving: Num) -> tuple[Num, tuple[Term, ...]]:
+def _guarded(terms: Terms, name: str, function: Callable[..., Num], argument: str, value: Num, saving: Num) -> Num:
     """A break-even point, and infinity where nothing is saved."""
     saves = saving > 0
-    given = {argument: value, "saving_rate": where(saves, saving, 1.0)}
-    found = where(saves, _EQUATIONS[label](**given), float("inf"))
-    return found, (Term(name, found, label, given),) if all_true(saves) else ()
+    noted = terms if all_true(saves) else Terms()
+    found = noted(name, function, **{argument: value}, saving_rate=where(saves, saving, 1.0))
+    return where(saves, found, float("inf"))

@@ -8,14 +8,14 @@ from mlsysim import catalog, cost, energy, units
 from mlsysim.catalog import Device, Price
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import UnknownNameError
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 _MILLION = 1e6
 _POSITIVE = Domain.of(POSITIVE)
 
 
 @dataclass(frozen=True)
-class Rent(Listed):
+class Rent(Result):
     """The price of a device for a time, and who asks it."""
 
     rate: float  # USD/s of one device

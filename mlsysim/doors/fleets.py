@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from mlsysim import catalog, inference, units
-from mlsysim.catalog import Machines, Model
+from mlsysim.catalog import Model
 from mlsysim.doors.words import counted
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.serving import ADAPTER, Config, Request
@@ -16,14 +16,14 @@ from mlsysim.serving.fleet import (
     Cache,
     Conversation,
     Fleet,
-    Hosted,
     Link,
+    ModelReplica,
     Router,
     Servers,
     Speculation,
     Tier,
 )
-from mlsysim.serving_steps import Rates, StepModel, step_model
+from mlsysim.serving_steps import StepModel, step_model
 
 # What requests are: each by itself, or turns of conversations.
 TRAFFIC = ("requests", "chats", "agents")
@@ -191,11 +191,11 @@ class Parts:
         link = Link(bandwidth, self.link_latency or 0.0, layers=parts)
         return Fleet(servers, first, link, Router(routing, self.imbalance), self._cache(steps, config))
 
-    def _hosted(self, name: str, steps: StepModel, config: Config, counted: bool) -> Hosted:
+    def _hosted(self, name: str, steps: StepModel, config: Config, counted: bool) -> ModelReplica:
         spec = None
         if self.acceptance:
             if self.draft_model is None:
-                spec = Speculation(self.acceptance, draft_share=1.0 / steps.model.layers)
+                spec = Speculation(self.acceptance, draft_share=1.0 / steps.model.n_layers)
             else:
                 d = steps.deployment
                 one = catalog.model(self.draft_model)
@@ -205,7 +205,7 @@ class Parts:
                 if not counted:  # who says how many blocks there are has left room for the draft
                     config = rooms.beside_draft(config, steps, draft)
         swap = 0.0 if self.swap_bandwidth is None else rooms.swap_seconds(steps, self.swap_bandwidth)
-        return Hosted(steps, config, spec, name, swap)
+        return ModelReplica(steps, config, spec, name, swap)
 
     def _cache(self, steps: StepModel, config: Config) -> Cache | None:
         if not self.prefix_tree:
@@ -267,37 +267,3 @@ def talks_of(
             raise InputError("simulate: the trace has requests and conversations; make all of them conversations")
         found = tuple(talks) if talks else rooms.single([t for t in given if isinstance(t, Request)])
     return tuple(replace(c, model=c.model or models[0]) for c in found)
-
-
-def deployed(
-    model: Model | str,
-    machines: Machines,
-    *,
-    tp: int,
-    ep: int,
-    dp: int,
-    precision: str,
-    weights: str | None,
-    experts: str | None,
-    kv: str,
-    inter_bandwidth: float | None,
-    server: str,
-    efficiencies: Rates | str,
-    head: str | None = None,
-) -> StepModel:
-    """The step times of one server."""
-    found = inference.deploy(
-        model,
-        machines,
-        tp=tp,
-        ep=ep,
-        dp=dp,
-        precision=precision,
-        weights=weights,
-        experts=experts,
-        head=head,
-        kv=kv,
-        inter_bandwidth=inter_bandwidth,
-        server=server,
-    )
-    return step_model(found, efficiencies=efficiencies)

@@ -7,12 +7,14 @@ from typing import Any
 from mlsysim import catalog, units
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node
 from mlsysim.catalog.shapes import asked_for
-from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, networked, remedies_of, whole
+from mlsysim.doors.training import PRECISION, SEQ, Question, default_batch, networked, remedies_of, step_of, whole
 from mlsysim.doors.words import Assumed, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, said
 from mlsysim.errors import unknown_name
 from mlsysim.explore import PlanSearch
 from mlsysim.explore import plan as search
+from mlsysim.results import Explanation
+from mlsysim.tables import Table
 from mlsysim.training import Efficiencies
 
 OPTIONS = (
@@ -52,6 +54,14 @@ class Planned(PlanSearch):
             f"DOES NOT FIT: {where}: none of {len(self.rows):,} plans; the smallest needs {units.format(least, 'byte')} of {have}",
             *(f"  would fit: {line}" for line in self.remedies),
         ]
+
+    def explain(self, count: int = 5) -> Table | Explanation:
+        """The chain from the first plan's step to its sources, beside the next plans; the smallest ones where none fits."""
+        from mlsysim.doors.deriving import why_planned
+
+        if not self.fits or self.question is None:
+            return self.table(count)
+        return why_planned(self, step_of(self.question, self.plan()), count)
 
     def to_dict(self) -> dict[str, Any]:
         """The job, how many plans there are, the ten best of them, and what would fit where none does."""

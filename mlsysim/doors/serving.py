@@ -10,59 +10,43 @@ from mlsysim import capacity, catalog, inference, intervals, units
 from mlsysim.capacity import Load, Replica
 from mlsysim.capacity.routing import USUAL, check_routing
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
+from mlsysim.doors.asked import Asked, formats_of
 from mlsysim.doors.bills import Bill, Rent, rent_of
-from mlsysim.doors.targets import SLO
+from mlsysim.doors.targets import SLO, check_slo
 from mlsysim.doors.words import BATCH, PUE, TOKENS, Assumed, count, counted, paired, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Generation
 from mlsysim.inference.solver import METHOD
 from mlsysim.memory import ServerMemory
-from mlsysim.memory.quantised import WIDE, experts_alone
 from mlsysim.memory.serving import as_published, release_of
 from mlsysim.parallelism import Plan
-from mlsysim.results import Explanation, Listed, Result, plain, shown
+from mlsysim.results import Explanation, Result, plain, shown
 
-INPUT_LEN, OUTPUT_LEN, PRECISION = 1024, 256, "bf16"  # assumed where nobody says
+INPUT_LEN, OUTPUT_LEN = 1024, 256  # assumed where nobody says
 NARROWER = {"fp32": "bf16", "bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}
 _MOST_TP, _MOST_DEVICES = 64, 1024  # of a replica: beyond, nobody splits a model so, and the search would not end
 _MOST_REPLICAS = 1 << 16
 
 
-@dataclass(frozen=True)
-class Question(Listed):
+@dataclass(frozen=True, kw_only=True)
+class Question(Asked, Result):
     """Everything that an answer rests on, so that another one can be asked with a single difference."""
 
-    model: Model
-    machines: Machines
-    slo: SLO | None
-    rate: float | None
+    rate: float | None = None
     input_len: float
     output_len: float
-    batch: float
-    cached_len: float
-    tp: int | None
-    pp: int | None
-    dp: int
-    ep: int
-    precision: str
-    weights: str | None
-    experts: str | None
-    kv: str
-    efficiencies: inference.Efficiencies | str
-    rent: Rent | None
-    pue: float
-    inter_bandwidth: float | None
-    output_variation: float
-    prompt_variation: float
-    server: str = ""
-    head: str | None = None
+    batch: float = 1
+    cached_len: float = 0
+    tp: int | None = None
+    pp: int | None = None
+    dp: int = 1
+    rent: Rent | None = None
+    pue: float = 1.0
+    output_variation: float = 0.0
+    prompt_variation: float = 1.0
     routing: str = USUAL
     options: tuple[tuple[str, Any], ...] = ()  # of the server's memory, as memory.server_memory takes them
-
-    @property
-    def device(self) -> Device:
-        return self.machines.device
 
     @property
     def sized(self) -> bool:
@@ -293,9 +277,22 @@ class Served(Result):
             "model, so its percentiles differ where queues interact."
         )
 
+    @cached_property
+    def replica_of_all(self) -> Replica:
+        """The replica with every place that memory holds, whether in pace or not."""
+        q = self.question
+        return _replica(replace(q, slo=None if q.slo is None else replace(q.slo, itl=None)), self.deployment, 1.0)
+
+    def load_of(self, replicas: int) -> Load:
+        """The same rate on another number of replicas."""
+        load: Any = self.load
+        return _loaded(self.question, load.replica, float(load.rate), replicas)
+
     def explain(self) -> Explanation:
-        """Every term: of the replicas under load where there are any, else of the static batch."""
-        return self.load.explain() if self.load else self.generation.explain()
+        """The chain from the answer to its sources: devices, replicas, places, the step that decides, its terms, every rate."""
+        from mlsysim.doors.deriving import why_served
+
+        return why_served(self)
 
     def _numbers(self) -> dict[str, Any]:
         """The answer that is printed: of the replicas under load, and one request ``alone`` on one; or of the static batch."""
@@ -388,22 +385,7 @@ def splits(model: Model, tp: int, pp: int) -> bool:
 
 
 def _deployed(q: Question, tp: int, pp: int) -> Deployment:
-    return inference.deploy(
-        q.model,
-        q.machines,
-        tp=tp,
-        pp=pp,
-        dp=q.dp,
-        ep=q.ep,
-        precision=q.precision,
-        weights=q.weights,
-        experts=q.experts,
-        head=q.head,
-        kv=q.kv,
-        inter_bandwidth=q.inter_bandwidth,
-        efficiencies=q.efficiencies,
-        server=q.server,
-    )
+    return q.deployed(tp, pp=pp, dp=q.dp, efficiencies=q.efficiencies)
 
 
 def _held(q: Question, d: Deployment) -> ServerMemory:
@@ -673,32 +655,11 @@ def remedies_of(
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
     """What would hold a model with a sequence of so many tokens, in a server with these options of ``memory.server_memory``."""
-    nothing: dict[str, Any] = dict.fromkeys(("rent", "tp", "pp", "inter_bandwidth"))
-    yield from _remedies(
-        Question(
-            model=model,
-            machines=machines,
-            slo=SLO(),
-            rate=None,
-            input_len=max(1, tokens - 1),
-            output_len=1,
-            batch=1,
-            cached_len=0,
-            dp=1,
-            ep=1,
-            precision=precision,
-            weights=weights,
-            experts=experts,
-            head=head,
-            kv=kv,
-            efficiencies=DEFAULT,
-            pue=1.0,
-            output_variation=0.0,
-            prompt_variation=1.0,
-            options=tuple((options or {}).items()),
-            **nothing,
-        )
-    )
+    question = Question(
+        model=model, machines=machines, slo=SLO(), input_len=max(1, tokens - 1), output_len=1, precision=precision,
+        weights=weights, experts=experts, head=head, kv=kv, options=tuple((options or {}).items()),
+    )  # fmt: skip
+    yield from _remedies(question)
 
 
 def _answer_fits(q: Question) -> Deployment | None:
@@ -802,10 +763,7 @@ def serve(
     >>> serve("Llama-3.1-405B", "L4").fits
     False
     """
-    if slo is not None and not isinstance(slo, SLO):
-        raise InputError(
-            f"serve: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)"
-        )
+    check_slo("serve", slo)
     taken = Assumed()
     m, machines = as_published(model), catalog.where(device)
     input_len, output_len = (
@@ -818,32 +776,15 @@ def serve(
         )
     formats = formats_of(m, machines.device, precision, weights, taken, experts)
     q = Question(
-        model=m,
-        machines=machines,
-        slo=slo,
-        rate=None if rate is None else count("serve", "rate", rate, "1/s"),
-        input_len=input_len,
-        output_len=output_len,
-        batch=count("serve", "batch", batch, domain=BATCH),
-        cached_len=cached_len,
-        tp=tp,
-        pp=pp,
-        dp=dp,
-        ep=ep,
-        precision=formats.precision,
-        weights=formats.weights,
-        experts=formats.experts,
-        kv=kv,
-        efficiencies=efficiencies,
-        rent=rent_of(machines.device, price),
-        pue=count("serve", "pue", pue, domain=PUE),
-        inter_bandwidth=inter_bandwidth,
+        model=m, machines=machines, slo=slo, rate=None if rate is None else count("serve", "rate", rate, "1/s"),
+        input_len=input_len, output_len=output_len, batch=count("serve", "batch", batch, domain=BATCH),
+        cached_len=cached_len, tp=tp, pp=pp, dp=dp, ep=ep, precision=formats.precision, weights=formats.weights,
+        experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies, rent=rent_of(machines.device, price),
+        pue=count("serve", "pue", pue, domain=PUE), inter_bandwidth=inter_bandwidth,
         output_variation=0.0 if output_variation is None else output_variation,
-        prompt_variation=1.0 if prompt_variation is None else prompt_variation,
-        server=server,
-        head=head,
+        prompt_variation=1.0 if prompt_variation is None else prompt_variation, server=server,
         routing=USUAL if routing is None else routing,
-    )
+    )  # fmt: skip
     check_routing("serve", q.routing)
     if q.sized and prompt_variation is None:
         taken.add("prompts whose time varies by 1 (standard deviation over mean)")
@@ -852,77 +793,3 @@ def serve(
     if q.sized and routing is None:
         taken.add(f"routing = {q.routing}")
     return _answer(q, assumed=taken.lines)
-
-
-@dataclass(frozen=True)
-class Formats:
-    """Number formats of products, of matrices as stored, and of experts where theirs is another."""
-
-    precision: str
-    weights: str | None = None
-    experts: str | None = None
-
-
-# Checkpoints in four bits whose products are in 16: of a mixture the experts alone, of others all matrices.
-_EXPERTS = ("mxfp4", "int4-sym-g32")
-_DENSE = {"mxfp4": "mxfp4", "int4": "int4-g128", "int8": "int8", "nvfp4": "nvfp4"}
-
-
-def formats_of(
-    model: Model,
-    device: Device,
-    precision: str | None,
-    weights: str | None,
-    taken: Assumed,
-    experts: str | None = None,
-) -> Formats:
-    """The formats asked for; where nobody says, those in which the checkpoint is published, else 16 bits.
-
-    A checkpoint in FP8 runs in FP8 where the device multiplies in it, and is kept so and multiplied in 16 bits elsewhere; one in
-    NVFP4 runs in FP4 where the device does. Other four-bit checkpoints keep their weights so (mixtures those of their experts) and multiply in 16 bits.
-    A device that lists no peak in 16 bits multiplies in 32, from 16-bit weights. With ``experts`` given all else stays as it would
-    be without.
-
-    >>> from mlsysim import catalog
-    >>> h200, a100 = catalog.device("H200"), catalog.device("A100")
-    >>> formats_of(catalog.model("DeepSeek-R1"), h200, None, None, Assumed())
-    Formats(precision='fp8', weights=None, experts=None)
-    >>> formats_of(catalog.model("DeepSeek-R1"), a100, None, None, Assumed()).precision
-    'bf16'
-    >>> formats_of(catalog.model("gpt-oss-120B"), h200, None, None, Assumed())
-    Formats(precision='bf16', weights='bf16', experts='mxfp4')
-    """
-    if experts is not None:
-        rest = formats_of(model, device, precision, weights, Assumed())
-        taken.take("precision", precision, rest.precision)
-        if not rest.experts and experts_alone(rest.weights or rest.precision, model.is_moe):
-            rest = replace(rest, weights=WIDE)
-        return replace(rest, experts=experts)
-    if precision is not None or weights is not None:
-        return Formats(taken.take("precision", precision, default_precision(device)), weights)
-    published = "(as the checkpoint is published)"
-    if model.stored.startswith("fp8") and device.has("peak_flops.fp8"):
-        taken.add(f"precision = fp8 {published}")
-        return Formats("fp8")
-    if model.stored == "nvfp4" and device.has("peak_flops.fp4"):
-        taken.add(f"precision = fp4, weights = nvfp4 {published}")
-        return Formats("fp4", "nvfp4")
-    wide = taken.take("precision", precision, default_precision(device))
-    if model.is_moe and model.stored in _EXPERTS:
-        taken.add(f"experts = {model.stored} {published}")
-        return Formats(wide, PRECISION, model.stored)
-    if model.stored.startswith("fp8"):
-        taken.add(f"weights = fp8 {published}")
-        return Formats(wide, "fp8")
-    if model.stored in _DENSE:
-        taken.add(f"weights = {_DENSE[model.stored]} {published}")
-        return Formats(wide, _DENSE[model.stored])
-    if wide == "fp32":
-        taken.add(f"weights = {PRECISION}")
-        return Formats(wide, PRECISION)
-    return Formats(wide)
-
-
-def default_precision(device: Device) -> str:
-    """bf16 where the device has it, else the widest of 16 bits or fewer that it lists."""
-    return next((p for p in (PRECISION, "fp16", "fp8", "int8", "fp32") if device.has(f"peak_flops.{p}")), PRECISION)

@@ -9,20 +9,21 @@ from typing import Any
 
 from mlsysim import catalog, serving
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
+from mlsysim.doors.asked import Asked, formats_of
 from mlsysim.doors.bills import Bill, Rent, rent_of
-from mlsysim.doors.fleets import Parts, deployed, talks_of
-from mlsysim.doors.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, formats_of, remedies_of, splits
-from mlsysim.doors.targets import SLO
+from mlsysim.doors.fleets import Parts, talks_of
+from mlsysim.doors.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, remedies_of, splits
+from mlsysim.doors.targets import SLO, check_slo
 from mlsysim.doors.words import PUE, Assumed, count, counted, typed, wrapped
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import as_published, release_of
-from mlsysim.results import Result, plain, shown
+from mlsysim.results import Explanation, Result, plain, shown
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
-from mlsysim.serving.fleet import Conversation, Played, play, rank_limits
-from mlsysim.serving_steps import Rates, StepModel
+from mlsysim.serving.fleet import Conversation, FleetResult, rank_limits, run
+from mlsysim.serving_steps import Rates, StepModel, step_model
 from mlsysim.serving_steps.calibration import Calibration, load_calibration
 from mlsysim.tables import Table, table
 
@@ -46,21 +47,12 @@ _STRIDE = 3  # a run draws from its seed and the two after it: arrivals, prompts
 _ASKED_AGAIN = 5_000  # requests up to which neighbouring questions are played too
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, kw_only=True)
+class Run(Asked):
     """A question, ready to be played with any seed; found again by name, so that a cluster and a store can hold it."""
 
-    model: Model
-    machines: Machines
     tp: int
-    ep: int
-    precision: str
-    weights: str | None
-    experts: str | None
-    kv: str
-    efficiencies: Rates | str
     config: Config
-    replicas: int
     routing: str
     trace: tuple[Request, ...] | tuple[Conversation, ...] | None
     rate: float
@@ -69,13 +61,10 @@ class Run:
     output_len: float
     arrival_variation: float
     length_variation: float
-    slo: SLO | None
     calibration: Calibration | None
-    inter_bandwidth: float | None
-    server: str = ""
+    replicas: int = 1
     concurrency: int | None = None
     parts: Parts = field(default_factory=Parts)
-    head: str | None = None
 
     def steps(self) -> StepModel:
         """The step times of one replica."""
@@ -83,21 +72,8 @@ class Run:
 
     def steps_of(self, model: Model | str) -> StepModel:
         """The same of any model on the same devices."""
-        return deployed(
-            model,
-            self.machines,
-            tp=self.tp,
-            ep=self.ep,
-            dp=self.parts.dp,
-            precision=self.precision,
-            weights=self.weights,
-            experts=self.experts,
-            head=self.head,
-            kv=self.kv,
-            inter_bandwidth=self.inter_bandwidth,
-            server=self.server,
-            efficiencies=self.efficiencies,
-        )
+        deployed = self.deployed(self.tp, model=model, dp=self.parts.dp)
+        return step_model(deployed, efficiencies=self.efficiencies)
 
     @property
     def devices(self) -> int:
@@ -130,16 +106,22 @@ class Run:
         found = talks_of(self.drawn(seed), names)
         return tuple(replace(c, model=names[i % len(names)]) for i, c in enumerate(found))
 
-    def play(self, seed: int, progress: bool = False, steps: StepModel | None = None) -> Simulation:
-        """One run."""
+    def play(
+        self,
+        seed: int,
+        progress: bool = False,
+        steps: StepModel | None = None,
+        drawn: tuple[Request, ...] | None = None,
+    ) -> Simulation:
+        """One run, of requests that were drawn before where they are given."""
         if not self.parts.plain or self.routing == "prefix":
             others = {name: self.steps_of(name) for name in self.parts.also_models}
             fleet = self.parts.fleet(steps or self.steps(), others, self.config, self.replicas, self.routing)
-            played: Simulation = play(fleet, self.talks(seed), concurrency=self.concurrency, progress=progress)
+            played: Simulation = run(fleet, self.talks(seed), concurrency=self.concurrency, progress=progress)
             return played if self.calibration is None else played.corrected(self.calibration.apply)
         found = serving.simulate(
             steps or self.steps(),
-            self.drawn(seed),
+            self.drawn(seed) if drawn is None else drawn,
             self.config,
             replicas=self.replicas,
             routing=self.routing,
@@ -151,15 +133,14 @@ class Run:
     def row(self, found: Simulation) -> dict[str, float]:
         """A run in numbers: every metric's mean and percentiles, and what the server did."""
         row: dict[str, float] = {}
-        for metric in METRICS:
-            of_all = serving.summarise(found.values(metric))
+        for metric, of_all in found.summary().items():
             row |= {f"{metric}.{name}": math.nan if v is None else float(v) for name, v in of_all.items()}
         met = self.met(found.records)
         row |= {name: float(getattr(found, name)) for name in _OTHERS[:5]}
-        if isinstance(found, Played) and self.parts.autoscaler is not None:
+        if isinstance(found, FleetResult) and self.parts.autoscaler is not None:
             row["servers"] = found.server_seconds / found.clock if found.clock else 0.0
         return row | {
-            "rejected": float(len(found.records) - len(found.served)),
+            "rejected": float(len(found.rejected)),
             "met": met,
             "goodput_per_s": met * len(found.records) / found.makespan if found.makespan else 0.0,
         }
@@ -335,11 +316,13 @@ class Simulated(Result):
         options, tokens = memory_options(r.config, r.machines.device), r.input_len + r.output_len
         return tuple(remedies_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv, r.experts, r.head, options))
 
-    def explain(self) -> Table:
-        """Mean and percentiles of every metric, those of queue and prompt included."""
-        return self.percentiles()
+    def explain(self) -> Explanation | Table:
+        """The chain from the 99th percentile of the time to the first token to its sources, and every percentile."""
+        from mlsysim.doors.deriving import why_simulated
 
-    def frame_rows(self) -> Sequence[Mapping[str, Any]]:
+        return why_simulated(self) if self.fits else self.percentiles()
+
+    def frame_rows(self) -> list[dict[str, Any]]:
         """A row per run."""
         return (
             [{"seed": s, **{n: c[i] for n, c in self.rows.items()}} for i, s in enumerate(self.seeds)]
@@ -506,10 +489,49 @@ def simulate(
     >>> s.fits, s.mean("ttft_s.p50") < s.mean("ttft_s.p99")
     (True, True)
     """
-    if slo is not None and not isinstance(slo, SLO):
-        raise InputError(
-            f"simulate: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)"
-        )
+    _refuse(slo, calibration, parts, config, routing)
+    count("simulate", "pue", pue, domain=PUE)
+    taken, parts = Assumed(), parts or Parts()
+    m, machines = as_published(model), catalog.where(device)
+    drawn = {"rate": rate, "requests": requests, "input_len": input_len, "output_len": output_len}
+    _one_load(concurrency, trace, drawn)
+    played = _played(trace) if parts.plain else None if trace is None else talks_of(trace, [m.name])
+    seeds = _seeds(seed, runs, seeds, played)
+    sizes = _sizes(taken, parts, played, concurrency, requests, input_len, output_len)
+    formats = formats_of(m, machines.device, precision, weights, taken, experts)
+    run = Run(
+        model=m, machines=machines, tp=tp or 1, ep=ep, precision=formats.precision, weights=formats.weights,
+        experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies,
+        config=Config(**{"engine_version": release_of(server), **config}), routing=routing, trace=played,
+        rate=count("simulate", "rate", rate, "1/s") if rate is not None else 0.0, requests=sizes[0], input_len=sizes[1],
+        output_len=sizes[2], arrival_variation=arrival_variation, length_variation=length_variation, slo=slo,
+        calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
+        inter_bandwidth=inter_bandwidth, server=server, concurrency=concurrency,
+        parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
+    )  # fmt: skip
+    run, reason = _placed(run, tp, replicas, seeds)
+    taken.add(words := parts.assumed(run.tp), bool(words))
+    found = Simulated(run, seeds, {}, None, None, rent_of(machines.device, price), pue, reason, taken.lines)
+    return found if reason else _run(found, store, client, progress)
+
+
+def _run(asked: Simulated, store: Any, client: Any, progress: bool) -> Simulated:
+    """The question with what became of its requests."""
+    run, seeds = asked.run, asked.seeds
+    full = drawn = None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
+    if run.concurrency is None and run.parts.plain:
+        steps, drawn = run.steps(), run.drawn(seeds[0])
+        full = serving.saturation(steps, drawn, serving.limits(run.config, steps), run.replicas)
+    if len(seeds) > 1 or store is not None or client is not None:
+        return replace(asked, rows=_repeated(run, seeds, store, client, progress), saturation=full)
+    found = run.play(seeds[0], progress, drawn=drawn)
+    rows = {name: (value,) for name, value in run.row(found).items()}
+    return replace(asked, rows=rows, simulation=found, saturation=full)
+
+
+def _refuse(slo: Any, calibration: Any, parts: Any, config: Mapping[str, Any], routing: str) -> None:
+    """Refuse what is of another kind than it should be, and options that no server has."""
+    check_slo("simulate", slo)
     known = {f.name for f in fields(Config)}
     if unknown := next((name for name in config if name not in known), None):
         raise InputError(f"simulate: {unknown} is no option of a server; those are {', '.join(sorted(known))}")
@@ -519,16 +541,18 @@ def simulate(
         raise InputError(
             f"simulate: parts = {repr(parts)[:40]} is no Parts; write for example parts=Parts(prefill_replicas=2)"
         )
-    count("simulate", "pue", pue, domain=PUE)
-    taken = Assumed()
-    m, machines = as_published(model), catalog.where(device)
-    if concurrency is not None and rate is not None:
+    if routing == "prefix" and not (parts and parts.prefix_tree):
+        raise InputError("simulate: routing = 'prefix' needs a cache that says what is in it; add prefix_tree")
+
+
+def _one_load(concurrency: int | None, trace: Any, drawn: Mapping[str, Any]) -> None:
+    """Refuse none and several of a rate, a concurrency and a trace."""
+    if concurrency is not None and drawn["rate"] is not None:
         raise InputError("simulate: rate says when requests come and concurrency that they wait for others; give one")
-    drawn = {"rate": rate, "requests": requests, "input_len": input_len, "output_len": output_len}
     given = next((name for name, value in drawn.items() if value is not None), None)
     if trace is not None and given is not None:
         raise InputError(f"simulate: the trace says which requests come; leave out {given}")
-    if trace is None and rate is None and concurrency is None:
+    if trace is None and drawn["rate"] is None and concurrency is None:
         raise InputError(
             "simulate: no requests; give rate=4 (random ones, per second), concurrency=64 (so many in flight), or trace='FILE.csv'"
         )
@@ -538,58 +562,47 @@ def simulate(
         raise InputError(
             f"simulate: concurrency = {repr(concurrency)[:40]} must be a whole number from 1 to {_MOST_IN_FLIGHT:,}"
         )
-    parts = parts or Parts()
-    if routing == "prefix" and not parts.prefix_tree:
-        raise InputError("simulate: routing = 'prefix' needs a cache that says what is in it; add prefix_tree")
-    played = _played(trace) if parts.plain else None if trace is None else talks_of(trace, [m.name])
+
+
+def _seeds(seed: int, runs: int, seeds: Sequence[int] | None, played: Any) -> tuple[int, ...]:
+    """The seeds of all runs; of a trace, in which there is no chance, one."""
     if seeds is None:
         if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= _MOST_RUNS:
             raise InputError(f"simulate: runs = {repr(runs)[:40]} must be a whole number from 1 to {_MOST_RUNS:,}")
         seeds = [seed + _STRIDE * k for k in range(runs)]
-    seeds = _checked(seeds)
-    if played is not None and len(seeds) > 1:
+    found = _checked(seeds)
+    if played is not None and len(found) > 1:
         raise InputError(
             "simulate: a trace has no chance in it, so a second run gives the same; leave out runs and seeds"
         )
-    if played is None:
-        usual = REQUESTS if concurrency is None else int(serving.WAVES) * concurrency
-        requests = taken.take("requests", requests, usual)
-        if parts.traffic == "requests":
-            input_len = taken.take("input_len", input_len, INPUT_LEN)
-        elif input_len is not None:
-            raise InputError("simulate: prompts of conversations grow by added_len; give that instead of input_len")
-        output_len = taken.take("output_len", output_len, OUTPUT_LEN)
-    elif parts.traffic != "requests":
-        raise InputError("simulate: the trace says which requests come; leave out traffic")
-    formats = formats_of(m, machines.device, precision, weights, taken, experts)
-    run = Run(
-        model=m,
-        machines=machines,
-        tp=tp or 1,
-        ep=ep,
-        precision=formats.precision,
-        weights=formats.weights,
-        experts=formats.experts,
-        head=head,
-        kv=kv,
-        efficiencies=efficiencies,
-        config=Config(**{"engine_version": release_of(server), **config}),
-        replicas=1,
-        routing=routing,
-        trace=played,
-        rate=count("simulate", "rate", rate, "1/s") if rate is not None else 0.0,
-        requests=requests or 0,
-        input_len=input_len or 1,
-        output_len=output_len or 1,
-        arrival_variation=arrival_variation,
-        length_variation=length_variation,
-        slo=slo,
-        calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
-        inter_bandwidth=inter_bandwidth,
-        server=server,
-        concurrency=concurrency,
-        parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
-    )
+    return found
+
+
+def _sizes(
+    taken: Assumed,
+    parts: Parts,
+    played: Any,
+    concurrency: int | None,
+    requests: int | None,
+    input_len: float | None,
+    output_len: float | None,
+) -> tuple[int, float, float]:
+    """How many random requests there are, and their mean tokens."""
+    if played is not None:
+        if parts.traffic != "requests":
+            raise InputError("simulate: the trace says which requests come; leave out traffic")
+        return requests or 0, input_len or 1, output_len or 1
+    requests = taken.take("requests", requests, REQUESTS if concurrency is None else int(serving.WAVES) * concurrency)
+    if parts.traffic == "requests":
+        input_len = taken.take("input_len", input_len, INPUT_LEN)
+    elif input_len is not None:
+        raise InputError("simulate: prompts of conversations grow by added_len; give that instead of input_len")
+    return requests or 0, input_len or 1, taken.take("output_len", output_len, OUTPUT_LEN) or 1
+
+
+def _placed(run: Run, tp: int | None, replicas: int | None, seeds: Sequence[int]) -> tuple[Run, str]:
+    """The run with its tensor-parallel degree and its replicas, or why it does not fit."""
+    m, machines, parts = run.model, run.machines, run.parts
     if not m.n_attention_layers and run.config.max_model_len is None and parts.plain:  # a block is a sequence's state
         longest = max(math.ceil(r.input_len + r.output_len) for one in seeds for r in run.drawn(one))
         run = replace(run, config=replace(run.config, max_model_len=longest))
@@ -607,21 +620,7 @@ def simulate(
         raise InputError(
             f"simulate: {replicas} replicas of {run.tp * parts.dp} devices, and {machines} have {machines.count}; take fewer replicas"
         )
-    run = replace(run, replicas=int(count("simulate", "replicas", replicas)))
-    taken.add(parts.assumed(run.tp), bool(parts.assumed(run.tp)))
-    rent = rent_of(machines.device, price)
-    if reason:
-        return Simulated(run, seeds, {}, None, None, rent, pue, reason, taken.lines)
-    steps = run.steps()
-    full = None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
-    if concurrency is None and parts.plain:
-        full = serving.saturation(steps, run.drawn(seeds[0]), serving.limits(run.config, steps), replicas)
-    if len(seeds) == 1 and store is None and client is None:
-        found = run.play(seeds[0], progress)
-        rows = {name: (value,) for name, value in run.row(found).items()}
-        return Simulated(run, seeds, rows, found, full, rent, pue, "", taken.lines)
-    columns = _repeated(run, seeds, store, client, progress)
-    return Simulated(run, seeds, columns, None, full, rent, pue, "", taken.lines)
+    return replace(run, replicas=int(count("simulate", "replicas", replicas))), reason
 
 
 def _played(trace: "str | Path | Sequence[Request] | None") -> tuple[Request, ...] | None:

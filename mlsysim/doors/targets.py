@@ -58,3 +58,11 @@ class SLO:
     def __str__(self) -> str:
         parts = ", ".join(f"{name.upper()} {units.format(value, 's')}" for name, value in self.targets.items())
         return f"{parts or 'no target'} for {100 * self.percentile:g} % of the requests"
+
+
+def check_slo(owner: str, slo: object) -> None:
+    """Refuse targets that are no :class:`SLO`."""
+    if slo is not None and not isinstance(slo, SLO):
+        raise InputError(
+            f"{owner}: slo = {str(slo)[:40]!r} is no SLO; write for example slo=mlsysim.SLO(ttft=0.5, itl=0.03)"
+        )

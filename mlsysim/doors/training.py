@@ -16,7 +16,7 @@ from mlsysim.doors.words import PUE, Assumed, count, counted, typed, wrapped
 from mlsysim.efficiencies import DEFAULT, has_range, said
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
-from mlsysim.results import Explanation, Listed, Result, plain, shown
+from mlsysim.results import Explanation, Result, plain, shown
 from mlsysim.training import TrainingStep
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _MOST_NODES = 64  # times as many: what would fit is looked for no further
 
 
 @dataclass(frozen=True)
-class Question(Listed):
+class Question(Result):
     """Everything that an answer rests on, so that another one can be asked with a single difference."""
 
     model: Model
@@ -150,8 +150,10 @@ class Trained(Result):
         return wrapped(head)
 
     def explain(self) -> Explanation:
-        """Every equation of the step with its numbers."""
-        return self.step.explain()
+        """The chain from the run or the step to its sources: terms, equations of a layer, every rate and shape."""
+        from mlsysim.doors.deriving import why_trained
+
+        return why_trained(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON: those of the step, with the plan, the run and the bill."""
@@ -211,7 +213,7 @@ def described(plan: Plan) -> str:
     return f"{degrees or 'one device'}{chunks}{order}, micro-batch {plan.micro_batch}, {sharing}, recompute {plan.recompute}{more}"
 
 
-def _step(q: Question, plan: Plan) -> TrainingStep:
+def step_of(q: Question, plan: Plan) -> TrainingStep:
     return training.training_step(
         q.model,
         plan,
@@ -248,12 +250,12 @@ def searched(q: Question) -> "PlanSearch":
 def _answer(q: Question, assumed: tuple[str, ...] = ()) -> Trained:
     if q.plan is not None:
         plan = q.plan.check(q.model, q.machines.count, q.global_batch)
-        return Trained(q, _step(q, plan), None, assumed)
+        return Trained(q, step_of(q, plan), None, assumed)
     found = searched(q)
     from mlsysim.explore import plan_of
 
     row = found.best().row(0) if found.fits else found.rows.smallest("memory").row(0)
-    return Trained(q, _step(q, plan_of(row)), found, assumed)
+    return Trained(q, step_of(q, plan_of(row)), found, assumed)
 
 
 def _neighbours(q: Question) -> Iterator[tuple[str, Question]]:

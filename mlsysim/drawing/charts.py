@@ -5,43 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlsysim.drawing.style import PALETTE, Drawing
+from mlsysim.drawing.marks import Line, Marks, Name
+from mlsysim.drawing.plot import plotted
+from mlsysim.drawing.style import Drawing
 from mlsysim.errors import InputError
 
 # How lines are told apart beside their colour, in their order.
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 _MATPLOTLIB_DASHES = {"dashdotdot": (0, (6, 2, 1, 2, 1, 2))}  # a fifth style; the others have the same names there
-
-
-@dataclass(frozen=True)
-class Line:
-    """A curve through points."""
-
-    x: Sequence[float]
-    y: Sequence[float]
-    label: str
-    color: str = PALETTE[0]
-    dash: str = "solid"
-
-
-@dataclass(frozen=True)
-class Marks:
-    """Single points, each with its own text (which may be empty)."""
-
-    x: Sequence[float]
-    y: Sequence[float]
-    label: str
-    texts: Sequence[str] = ()
-    color: str = PALETTE[1]
-    marker: str = "o"
-    above: bool = False  # where the texts stand: right of the points and above them, else below
-
-
-@dataclass(frozen=True)
-class Name(Marks):
-    """Words on a line instead of a legend: they start, end or have their middle at the point."""
-
-    anchor: str = "middle"
 
 
 @dataclass(frozen=True)
@@ -59,8 +30,6 @@ class Chart(Drawing):
     y_range: tuple[float, float] | None = None
 
     def svg(self) -> str:
-        from mlsysim.drawing.plot import plotted
-
         return plotted(self)
 
     def paint(self, figure: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from mlsysim.drawing.axes import axis, named
-from mlsysim.drawing.charts import Line, Marks, Name
+from mlsysim.drawing.marks import Line, Marks, Name
 from mlsysim.drawing.naming import CROSSED, SHARES, Box, Boxes, Point, dense
 from mlsysim.drawing.style import GRID, HALO, INK, LETTER, SHOWN, WIDE, page, words
 

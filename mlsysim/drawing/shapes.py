@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 from mlsysim import units
 from mlsysim._numeric import is_array
 from mlsysim.drawing.bars import Bars
-from mlsysim.drawing.charts import DASHES, Chart, Line, Marks
+from mlsysim.drawing.charts import DASHES, Chart
+from mlsysim.drawing.marks import Line, Marks
 from mlsysim.drawing.style import PALETTE, Drawing
 
 MOST_ROWS, MOST_POINTS = 9, 400

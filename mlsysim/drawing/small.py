@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from mlsysim.drawing.axes import Axis, between, few
 from mlsysim.drawing.bars import Bars
-from mlsysim.drawing.charts import Chart, Line, Marks
+from mlsysim.drawing.charts import Chart
 from mlsysim.drawing.lanes import Lanes, Span
+from mlsysim.drawing.marks import Line, Marks
 from mlsysim.drawing.naming import CROSSED, SHARES, Boxes
 from mlsysim.drawing.style import GRID, INK, PAPER, PLAIN, Drawing
 from mlsysim.errors import InputError
@@ -103,6 +104,46 @@ def say(x: float, y: float, words: str, anchor: str = "", color: str = "", bold:
     return f'<text x="{x:.0f}" y="{y:.0f}"{extra}>{escape(words)}</text>'
 
 
+def _frame(picture: Any, ax: Axis, ay: Axis, x_ticks: Sequence[float], y_ticks: Sequence[float]) -> list[str]:
+    """Heading, grid, axes and their words."""
+    top, bottom = ay.end, ay.start
+    body = [say(4, 13, picture.y_label, bold=True)]
+    rows = [(ay.place(t), picture.y_text(t)) for t in y_ticks]
+    grid = "".join(f"M{LEFT:g} {y:.0f}H{RIGHT:g}" for y, _ in rows)
+    names = [say(LEFT - 5, y + 4, words) for y, words in rows]
+    body.append(f'<path d="{grid}" stroke="{GRID}"/>' + gathered('text-anchor="end"', names))
+    body.append(f'<path d="M{LEFT:g} {top:g}V{bottom:g}H{RIGHT:g}" stroke="{INK}" fill="none"/>')
+    below: list[str] = []
+    for t in x_ticks:
+        words = picture.x_text(t)
+        half = LETTER * len(words) / 2
+        below.append(say(min(max(ax.place(t), half), WIDE - half - 3), bottom + 15, words))
+    below.append(say((LEFT + RIGHT) / 2, bottom + FOOT - 6, picture.x_label, bold=True))
+    return [*body, gathered('text-anchor="middle"', below)]
+
+
+def _named(trace: "Trace", line: list[tuple[float, float]], boxes: Boxes, own: int) -> str:
+    """The name beside its line, where nothing else is."""
+    width, best = BOLD * len(trace.label), None
+    for place, share in enumerate(SHARES):
+        x, y = line[round(share * (len(line) - 1))]
+        for rank, (shift, dy) in enumerate(_SPOTS):
+            if best is not None and place + 1.2 * rank >= best[0]:
+                break  # nothing further from the line is better
+            start = min(max(x + 7 * shift + width * (shift - 1) / 2, LEFT + 4), RIGHT - width)
+            box = (start - 2, y + dy - 11, start + width + 2, y + dy + 3)
+            cost = boxes.cost(box, own) + place + 1.2 * rank
+            if own >= 0:
+                cost += CROSSED * boxes.between(start + width / 2, y + dy - 4, own)
+            if best is None or cost < best[0]:
+                best = (cost, start, y + dy)
+    if best is None or best[0] >= 1e9:  # a line along an edge: the words go to the nearest place inside
+        x, y = line[-1]
+        best = (0.0, RIGHT - width, min(max(y, boxes.top + 12), boxes.bottom - 4))
+    boxes.take(best[1], best[2], width)
+    return _halo(best[1], best[2], trace.label, trace.color)
+
+
 def _span(values: list[float], log: bool) -> tuple[float, float]:
     """The ends of an axis: of amounts from zero, unless they all lie close together."""
     low, high = min(values), max(values)
@@ -162,25 +203,11 @@ class Curves(Small):
         ends = _span([v for t in self.traces for v in _known(t.y)], self.y_log)
         ax = Axis(self.x[0], self.x[-1], self.x_log, LEFT, RIGHT)
         ay = Axis(*ends, self.y_log, bottom, top)
-        body = [say(4, 13, self.y_label, bold=True)]
-        grid: list[str] = []
-        names: list[str] = []
-        for t in few(ay.ticks() if not self.y_log or ends[1] / ends[0] > 30 else between(ends), 7):
-            y = ay.place(t)
-            grid.append(f"M{LEFT:g} {y:.0f}H{RIGHT:g}")
-            names.append(say(LEFT - 5, y + 4, self.y_text(t)))
-        body.append(f'<path d="{"".join(grid)}" stroke="{GRID}"/>' + gathered('text-anchor="end"', names))
-        body.append(f'<path d="M{LEFT:g} {top:g}V{bottom:g}H{RIGHT:g}" stroke="{INK}" fill="none"/>')
         ticks = few(ax.ticks(), 5)
         if self.x_log and len(ticks) < 2:
             ticks = between((self.x[0], self.x[-1]))
-        below: list[str] = []
-        for t in ticks:
-            x, words = ax.place(t), self.x_text(t)
-            half = LETTER * len(words) / 2
-            below.append(say(min(max(x, half), WIDE - half - 3), bottom + 15, words))
-        below.append(say((LEFT + RIGHT) / 2, high - 6, self.x_label, bold=True))
-        body.append(gathered('text-anchor="middle"', below))
+        y_ticks = few(ay.ticks() if not self.y_log or ends[1] / ends[0] > 30 else between(ends), 7)
+        body = _frame(self, ax, ay, ticks, y_ticks)
         here = ax.place(self.at)
         body.append(f'<path d="M{here:.1f} {top:g}V{bottom:g}" stroke="{INK}" stroke-dasharray="2 3"/>')
         lines, points = [], []
@@ -218,29 +245,8 @@ class Curves(Small):
                 said.append(_halo(*spot, name, PLAIN))
         for i, trace in enumerate(self.traces):
             if lines[i]:
-                said.append(self._named(trace, lines[i], boxes, i))
+                said.append(_named(trace, lines[i], boxes, i))
         return self.sheet(high, [*body, gathered(_HALO, said)])
-
-    def _named(self, trace: Trace, line: list[tuple[float, float]], boxes: Boxes, own: int) -> str:
-        """The name beside its line, where nothing else is."""
-        width, best = BOLD * len(trace.label), None
-        for place, share in enumerate(SHARES):
-            x, y = line[round(share * (len(line) - 1))]
-            for rank, (shift, dy) in enumerate(_SPOTS):
-                if best is not None and place + 1.2 * rank >= best[0]:
-                    break  # nothing further from the line is better
-                start = min(max(x + 7 * shift + width * (shift - 1) / 2, LEFT + 4), RIGHT - width)
-                box = (start - 2, y + dy - 11, start + width + 2, y + dy + 3)
-                cost = boxes.cost(box, own) + place + 1.2 * rank
-                if own >= 0:
-                    cost += CROSSED * boxes.between(start + width / 2, y + dy - 4, own)
-                if best is None or cost < best[0]:
-                    best = (cost, start, y + dy)
-        if best is None or best[0] >= 1e9:  # a line along an edge: the words go to the nearest place inside
-            x, y = line[-1]
-            best = (0.0, RIGHT - width, min(max(y, boxes.top + 12), boxes.bottom - 4))
-        boxes.take(best[1], best[2], width)
-        return _halo(best[1], best[2], trace.label, trace.color)
 
     def paint(self, figure: Any) -> None:
         kept = [[(x, y) for x, y in zip(self.x, t.y, strict=True) if y is not None] for t in self.traces]
@@ -404,22 +410,9 @@ class Scatter(Small):
         ys = [d.y for d in self.dots] + [v for t in self.trails for v in t[2]]
         ax = Axis(*_span(xs, self.x_log), self.x_log, LEFT, RIGHT)
         ay = Axis(*_span(ys, self.y_log), self.y_log, bottom, top)
-        body = [say(4, 13, self.y_label, bold=True)]
-        grid: list[str] = []
-        names: list[str] = []
-        for t in few(ay.ticks() if not self.y_log or ay.high / ay.low > 30 else between((ay.low, ay.high)), 6):
-            y = ay.place(t)
-            grid.append(f"M{LEFT:g} {y:.0f}H{RIGHT:g}")
-            names.append(say(LEFT - 5, y + 4, self.y_text(t)))
-        body.append(f'<path d="{"".join(grid)}" stroke="{GRID}"/>' + gathered('text-anchor="end"', names))
-        body.append(f'<path d="M{LEFT:g} {top:g}V{bottom:g}H{RIGHT:g}" stroke="{INK}" fill="none"/>')
-        below: list[str] = []
-        for t in few(ax.ticks() if not self.x_log or ax.high / ax.low > 30 else between((ax.low, ax.high)), 5):
-            words = self.x_text(t)
-            half = LETTER * len(words) / 2
-            below.append(say(min(max(ax.place(t), half), WIDE - half - 3), bottom + 15, words))
-        below.append(say((LEFT + RIGHT) / 2, high - 6, self.x_label, bold=True))
-        body.append(gathered('text-anchor="middle"', below))
+        y_ticks = few(ay.ticks() if not self.y_log or ay.high / ay.low > 30 else between((ay.low, ay.high)), 6)
+        x_ticks = few(ax.ticks() if not self.x_log or ax.high / ax.low > 30 else between((ax.low, ax.high)), 5)
+        body = _frame(self, ax, ay, x_ticks, y_ticks)
         lines = []
         for _, tx, ty, color in self.trails:
             lines.append([(ax.place(x), ay.place(y)) for x, y in zip(tx, ty, strict=True)])
@@ -439,7 +432,7 @@ class Scatter(Small):
         for (name, _, _, color), line in zip(self.trails, lines, strict=True):
             if name:
                 trace = Trace(name, (), color)
-                said.append(Curves._named(self, trace, line, boxes, -1))  # type: ignore[arg-type]
+                said.append(_named(trace, line, boxes, -1))
         return self.sheet(high, [*body, gathered(_HALO, said)])
 
     def paint(self, figure: Any) -> None:

@@ -28,7 +28,15 @@ from mlsysim.efficiencies.kin import (
     pooled_share,
 )
 from mlsysim.efficiencies.servers import MIDDLE, Server, known_server, server_of, servers
-from mlsysim.efficiencies.shipped import Constants, best_share, kernel_shares, measured_share, shipped
+from mlsysim.efficiencies.shipped import (
+    Constants,
+    best_share,
+    fitted_to,
+    kernel_shares,
+    measured_share,
+    shipped,
+    traced_constants,
+)
 from mlsysim.efficiencies.words import (
     BOUND,
     CALIBRATED,
@@ -62,6 +70,7 @@ __all__ = [
     "checked",
     "clock_of",
     "family_of",
+    "fitted_to",
     "generation_name",
     "generation_of",
     "has_range",
@@ -79,6 +88,7 @@ __all__ = [
     "server_of",
     "servers",
     "shipped",
+    "traced_constants",
 ]
 
 

@@ -13,7 +13,7 @@ from mlsysim.catalog import Device, device, hardware
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 ANY = "any"
 # A generation that carries on another with more of one format: its next of kin before the maker's other parts.
@@ -133,7 +133,7 @@ def _alike(peak: float | None, bandwidth: float | None) -> Device | None:
 
 
 @dataclass(frozen=True)
-class Pooled(Listed):
+class Pooled(Result):
     """The constants that a device takes: those of the nearest relatives who have them, and whose they are."""
 
     values: Mapping[str, float]

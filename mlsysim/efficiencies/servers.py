@@ -13,14 +13,14 @@ from types import MappingProxyType
 
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import InputError
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 MODES = ("graph", "launched", "eager", "compiled", "native")
 _RELEASE = re.compile(r"^(?P<name>.*?)[\s-]+v?(?P<release>\d+(?:\.\d+)*)(?P<rest>[^\d.].*)?$", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Server(Listed):
+class Server(Result):
     """How a server of one release brings its kernels to the device."""
 
     name: str

@@ -6,9 +6,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from mlsysim._numeric.traced import given
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import shipped_toml
-from mlsysim.efficiencies.kin import Pooled, measured_kin, pooled
+from mlsysim.efficiencies.kin import Pooled, kin_words, measured_kin, pooled
 
 # Fitted constants: class of devices, rows or software -> name -> value. Empty where nothing is fitted.
 Constants = Mapping[str, Mapping[str, float]]
@@ -27,6 +28,34 @@ def shipped(class_name: str) -> Constants:
     True
     """
     return MappingProxyType(_file(class_name)["constants"])
+
+
+def fitted_to(class_name: str) -> str:
+    """What the constants of a class were fitted to, in words.
+
+    >>> fitted_to("collective").startswith("fitted to 119 measurements of 6 sources")
+    True
+    """
+    fit = _file(class_name)["fit"]
+    return f"fitted to {fit['rows']} measurements of {len(fit['groups'])} sources ({fit['date']})"
+
+
+def _unit(name: str) -> str:
+    return "s" if name.endswith(("_time", "_latency", "_overhead", "_s")) else "1"
+
+
+def traced_constants(class_name: str) -> Constants:
+    """The fitted constants, each of which knows what it was fitted to.
+
+    >>> traced_constants("inference")["software"]["ungrouped"].origin.partition(" measurements")[0]
+    'fitted to 655'
+    """
+    return {
+        name: {
+            k: given(v, k.replace("_", " "), _unit(k), f"{fitted_to(class_name)}: {name}") for k, v in values.items()
+        }
+        for name, values in shipped(class_name).items()
+    }
 
 
 def measured_share(kind: str, generation: str) -> float:
@@ -55,7 +84,18 @@ def _kernels() -> Constants:
     return {name: {kind: float(f["value"]) for kind, f in figures.items()} for name, figures in table.items()}
 
 
-def kernel_shares(line: Sequence[str]) -> Pooled:
+@cache
+def _traced_kernels() -> Constants:
+    """The figures of kernels, each of which knows its source."""
+
+    def one(name: str, kind: str, f: Mapping[str, Any]) -> Any:
+        origin = f"measured alone on {kin_words(name)}: {f['source']}, {f['where'].removeprefix('rates.toml: ')}"
+        return given(float(f["value"]), f"kernels: {kind.replace('_', ' ')}", "s" if "start" in kind else "1", origin)
+
+    return {name: {k: one(name, k, f) for k, f in figures.items()} for name, figures in _file("kernels").items()}
+
+
+def kernel_shares(line: Sequence[str], traced: bool = False) -> Pooled:
     """What kernels of a device sustain, each figure from the nearest relatives that have it, and whose they are.
 
     Shares of printed rates and seconds, by the names of ``kernels.toml``; measured with no server around, fitted to none.
@@ -65,4 +105,4 @@ def kernel_shares(line: Sequence[str]) -> Pooled:
     >>> kernel_shares(("a generation of its own", "any")).said()
     'constants of all devices: no row ran on a generation of its own'
     """
-    return pooled(_kernels(), line) or Pooled({}, "", tuple(line))
+    return pooled(_traced_kernels() if traced else _kernels(), line) or Pooled({}, "", tuple(line))

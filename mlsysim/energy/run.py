@@ -1,8 +1,8 @@
 """A job or a server with its watts, joules, kilograms and litres, part by part, and where every number came from."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlsysim import catalog, units
 from mlsysim._numeric import Num, all_true, is_array, widening
@@ -10,7 +10,7 @@ from mlsysim.catalog import Device, Facility, Grid
 from mlsysim.energy import footprint, power
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, largest, shown
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -28,6 +28,11 @@ _TEXT = {
 @dataclass(frozen=True)
 class Footprint(Result):
     """What :func:`run` returns; SI units, floats or arrays. The ``parts`` sum to ``energy``; None is "not asked for"."""
+
+    NUMBERS = (
+        "it_power_w it_energy_j energy_j parts_j carbon_location_kg carbon_market_kg carbon_embodied_kg water_site_l "
+        "water_source_l energy_per_token_j not_counted=notes"
+    )
 
     it_power: Num
     it_energy: Num
@@ -73,23 +78,6 @@ class Footprint(Result):
     def explain(self) -> Explanation:
         """Each part with its equation, the numbers in it, and the source of each input."""
         return Explanation(f"{_kwh(self.energy)} of facility energy", self.terms, self.inputs, self.notes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "it_power_w": self.it_power,
-            "it_energy_j": self.it_energy,
-            "energy_j": self.energy,
-            "parts_j": dict(self.parts),
-            "carbon_location_kg": self.carbon_location,
-            "carbon_market_kg": self.carbon_market,
-            "carbon_embodied_kg": self.carbon_embodied,
-            "water_site_l": self.water_site,
-            "water_source_l": self.water_source,
-            "energy_per_token_j": self.energy_per_token,
-            "not_counted": list(self.notes),
-        }
-        return dict(plain(found))
 
 
 def _mwh(joules: Num) -> str:
@@ -179,149 +167,159 @@ def run(
     (16350, 6041)
     """
     origins: dict[str, str] = {}
-    d = catalog.device(device) if device is not None else None
-    if peak_power is None:
-        if d is None:
-            raise InputError("run: give peak_power in W, or a device whose thermal design power stands for it")
-        peak_power = d.tdp
-        origins["peak_power"] = f"thermal design power, a limit and not a measurement: {d.origin('tdp')}"
-    if idle_power is None and not all_true(utilisation == 1):
-        raise InputError("run: a utilisation below 1 needs idle_power in W; the catalogue holds none")
-    if (nodes is None) != (host_power is None):
-        raise InputError("run: nodes and host_power belong together; give both or neither")
+    notes: list[str] = []
+    terms = Terms()
+    peak_power = _peak(peak_power, device, origins)
     place = catalog.facility(facility) if facility is not None else None
-    pue = _taken("pue", pue, place, origins)
-    if pue is None:
-        raise InputError("run: give pue (1 for the IT equipment alone) or a facility")
-    wue = _taken("wue", wue, place, origins)
     mix = catalog.grid(grid) if grid is not None else None
+    pue, wue = (_taken(name, value, place, origins) for name, value in (("pue", pue), ("wue", wue)))
     carbon_intensity = _taken("carbon_intensity", carbon_intensity, mix, origins)
     own_water = place if place is not None and place.has("water_intensity") else mix
     water_intensity = _taken("water_intensity", water_intensity, own_water, origins)
-
-    check_argument("run", "time", time, "s", Domain.of(NON_NEGATIVE))
-    if device_embodied is not None:
-        if embodied is not None:
-            raise InputError(
-                "run: embodied is of all the equipment and device_embodied of one device; give one of them"
-            )
-        embodied = devices * device_embodied
-    idle = 0.0 if idle_power is None else idle_power
-    if not all_true(idle <= peak_power):
-        raise InputError(
-            f"run: idle_power = {str(idle)[:60]} W must not exceed the {str(peak_power)[:60]} W of full load; give what a "
-            "device draws at rest"
-        )
-    device_power = power.device_power(idle, peak_power, utilisation)
-    network = 0.0 if network_power is None else network_power
-    servers, of_a_server = (0.0, 0.0) if nodes is None or host_power is None else (nodes, host_power)
-    it_power = power.it_power(devices, device_power, servers, of_a_server, network)
+    embodied = _embodied(devices, embodied, device_embodied, lifetime)
+    _check(time, pue, (idle_power, peak_power, utilisation), (nodes, host_power))
+    it_power, parts = _machines(
+        terms, notes, time, devices, (idle_power, peak_power, utilisation), (nodes, host_power), network_power
+    )
     it_energy = power.facility_energy(it_power, time, 1.0)
-    energy = power.facility_energy(it_power, time, pue)
-
-    parts: dict[str, Num] = {}
-    if idle_power is None:
-        parts["devices"] = devices * device_power * time
-    else:
-        parts["devices, at rest"] = devices * idle * time
-        parts["devices, working"] = devices * (device_power - idle) * time
-    notes = []
-    for name, value, given in (("hosts", servers * of_a_server, host_power), ("network", network, network_power)):
-        if given is None:
-            notes.append(f"not counted: {name}")
-        else:
-            parts[name] = value * time
+    energy = terms("energy", power.facility_energy, it_power=it_power, time=time, pue=pue)
     parts["facility"] = energy - it_energy
 
-    power_arguments = {"idle_power": idle, "peak_power": peak_power, "utilisation": utilisation}
-    if idle_power is None:
-        power_arguments = {"idle_power": peak_power, "peak_power": peak_power, "utilisation": utilisation}
-    it_arguments = {
-        "devices": devices,
-        "device_power": device_power,
-        "nodes": servers,
-        "host_power": of_a_server,
-        "network_power": network,
-    }
-    terms = [
-        Term("power of a device", device_power, "eq-device-power", power_arguments),
-        Term("power of the IT", it_power, "eq-it-power", it_arguments),
-        Term("energy", energy, "eq-energy", {"it_power": it_power, "time": time, "pue": pue}),
-    ]
-    found: dict[str, Num | None] = dict.fromkeys(_TEXT)
+    def asked(name: str, figure: Num | None, function: Callable[..., Num], **arguments: Num) -> Num | None:
+        return None if figure is None else terms(_TEXT[name], function, **arguments)
 
-    def add(name: str, value: Num, label: str, arguments: Mapping[str, Num]) -> None:
-        found[name] = value
-        terms.append(Term(_TEXT[name], value, label, arguments))
-
-    if carbon_intensity is not None:
-        arguments = {"energy": energy, "carbon_intensity": carbon_intensity}
-        add("carbon_location", footprint.carbon(**arguments), "eq-carbon", arguments)
+    location = {"energy": energy, "carbon_intensity": carbon_intensity}
+    found = {"carbon_location": asked("carbon_location", carbon_intensity, footprint.carbon, **location)}
     if covered is not None:
-        if residual_intensity is None and mix is not None and mix.has("residual_intensity"):
-            residual_intensity = mix.residual_intensity
-            origins["residual_intensity"] = mix.origin("residual_intensity")
-        if residual_intensity is None:
-            residual_intensity = carbon_intensity
-            notes.append("no residual mix known: the grid's own intensity stands for it")
-        if residual_intensity is None:
-            raise InputError("run: the market-based method needs residual_intensity in kg/J, or a grid")
-        given = {
-            "covered": covered,
-            "contract_intensity": contract_intensity,
-            "residual_intensity": residual_intensity,
-        }
-        market = footprint.market_intensity(**given)
-        terms.append(Term("intensity by contract", market, "eq-market-intensity", given))
-        arguments = {"energy": energy, "carbon_intensity": market}
-        add("carbon_market", footprint.carbon(**arguments), "eq-carbon", arguments)
-    if embodied is not None:
-        if lifetime is None:
-            raise InputError(
-                "run: embodied carbon needs lifetime in s; without one it has no share to give to this job"
-            )
-        check_argument("run", "lifetime", lifetime, "s", Domain.of(POSITIVE))
-        arguments = {"embodied": embodied, "time": time, "lifetime": lifetime, "busy_share": busy_share}
-        add("carbon_embodied", footprint.embodied_carbon(**arguments), "eq-embodied-carbon", arguments)
-    if wue is not None:
-        arguments = {"it_energy": it_energy, "wue": wue}
-        add("water_site", footprint.onsite_water(**arguments), "eq-water", arguments)
-    if water_intensity is not None:
-        arguments = {"energy": energy, "water_intensity": water_intensity}
-        add("water_source", footprint.source_water(**arguments), "eq-source-water", arguments)
-    if token_rate is not None:
-        arguments = {"it_power": it_power, "token_rate": token_rate, "pue": pue}
-        add("energy_per_token", power.energy_per_token(**arguments), "eq-energy-per-token", arguments)
-
-    shown = (
-        ("devices", devices, "1"),
-        ("time", time, "s"),
-        ("peak_power", peak_power, "W"),
-        ("idle_power", idle_power, "W"),
-        ("utilisation", utilisation, "1"),
-        ("nodes", nodes, "1"),
-        ("host_power", host_power, "W"),
-        ("network_power", network_power, "W"),
-        ("pue", pue, "1"),
-        ("wue", wue, "L/J"),
-        ("carbon_intensity", carbon_intensity, "kg/J"),
-        ("water_intensity", water_intensity, "L/J"),
-        ("covered", covered, "1"),
-        ("residual_intensity", residual_intensity, "kg/J"),
-        ("embodied", embodied, "kg"),
-        ("lifetime", lifetime, "s"),
-        ("token_rate", token_rate, "token/s"),
+        residual_intensity = _residual(residual_intensity, mix, carbon_intensity, origins, notes)
+        contract = {"contract_intensity": contract_intensity, "residual_intensity": residual_intensity}
+        market = terms("intensity by contract", footprint.market_intensity, covered=covered, **contract)
+        found["carbon_market"] = asked(
+            "carbon_market", market, footprint.carbon, **location | {"carbon_intensity": market}
+        )
+    making = {"embodied": embodied, "time": time, "lifetime": lifetime, "busy_share": busy_share}
+    found["carbon_embodied"] = asked("carbon_embodied", embodied, footprint.embodied_carbon, **making)
+    found["water_site"] = asked("water_site", wue, footprint.onsite_water, it_energy=it_energy, wue=wue)
+    found["water_source"] = asked(
+        "water_source", water_intensity, footprint.source_water, energy=energy, water_intensity=water_intensity
     )
+    each = {"it_power": it_power, "token_rate": token_rate, "pue": pue}
+    found["energy_per_token"] = asked("energy_per_token", token_rate, power.energy_per_token, **each)
+    figures = (
+        devices, time, peak_power, idle_power, utilisation, nodes, host_power, network_power, pue, wue, carbon_intensity,
+        water_intensity, covered, residual_intensity, embodied, lifetime, token_rate,
+    )  # fmt: skip
+    inputs = zip(_GIVEN, figures, strict=True)
     return Footprint(
         it_power=it_power,
         it_energy=it_energy,
         energy=energy,
         parts=parts,
         terms=tuple(terms),
-        inputs=tuple(Input(n, v, u, origins.get(n, CALLER)) for n, v, u in shown if v is not None),
+        inputs=tuple(Input(n, v, u, origins.get(n, CALLER)) for (n, u), v in inputs if v is not None),
         notes=tuple(notes),
-        **found,
+        **dict.fromkeys(_TEXT) | found,
     )
+
+
+# Name and unit of what an explanation lists as given.
+_GIVEN = (
+    ("devices", "1"), ("time", "s"), ("peak_power", "W"), ("idle_power", "W"), ("utilisation", "1"), ("nodes", "1"),
+    ("host_power", "W"), ("network_power", "W"), ("pue", "1"), ("wue", "L/J"), ("carbon_intensity", "kg/J"),
+    ("water_intensity", "L/J"), ("covered", "1"), ("residual_intensity", "kg/J"), ("embodied", "kg"), ("lifetime", "s"),
+    ("token_rate", "token/s"),
+)  # fmt: skip
+_Of = tuple[Num | None, Num, Num]  # watts of a device at rest and at full load, and where between them it lies
+
+
+def _peak(peak_power: Num | None, device: str | Device | None, origins: dict[str, str]) -> Num:
+    """Watts of a device at full load: as given, or its thermal design power."""
+    d = catalog.device(device) if device is not None else None
+    if peak_power is not None:
+        return peak_power
+    if d is None:
+        raise InputError("run: give peak_power in W, or a device whose thermal design power stands for it")
+    origins["peak_power"] = f"thermal design power, a limit and not a measurement: {d.origin('tdp')}"
+    return d.tdp
+
+
+def _embodied(devices: Num, embodied: Num | None, device_embodied: Num | None, lifetime: Num | None) -> Num | None:
+    """Kilograms for making all the equipment, or None where nobody asks."""
+    if embodied is not None and device_embodied is not None:
+        raise InputError("run: embodied is of all the equipment and device_embodied of one device; give one of them")
+    found = embodied if device_embodied is None else devices * device_embodied
+    if found is not None:
+        if lifetime is None:
+            raise InputError(
+                "run: embodied carbon needs lifetime in s; without one it has no share to give to this job"
+            )
+        check_argument("run", "lifetime", lifetime, "s", Domain.of(POSITIVE))
+    return found
+
+
+def _check(time: Num, pue: Num | None, of: _Of, hosts: tuple[Num | None, Num | None]) -> None:
+    """Refuse what is missing, or does not go together."""
+    idle_power, peak_power, utilisation = of
+    if idle_power is None and not all_true(utilisation == 1):
+        raise InputError("run: a utilisation below 1 needs idle_power in W; the catalogue holds none")
+    if (hosts[0] is None) != (hosts[1] is None):
+        raise InputError("run: nodes and host_power belong together; give both or neither")
+    if pue is None:
+        raise InputError("run: give pue (1 for the IT equipment alone) or a facility")
+    check_argument("run", "time", time, "s", Domain.of(NON_NEGATIVE))
+    idle = 0.0 if idle_power is None else idle_power
+    if not all_true(idle <= peak_power):
+        raise InputError(
+            f"run: idle_power = {str(idle)[:60]} W must not exceed the {str(peak_power)[:60]} W of full load; give what a "
+            "device draws at rest"
+        )
+
+
+def _machines(
+    terms: Terms,
+    notes: list[str],
+    time: Num,
+    devices: Num,
+    of: _Of,
+    hosts: tuple[Num | None, Num | None],
+    network: Num | None,
+) -> tuple[Num, dict[str, Num]]:
+    """Watts of the machines, and the joules of each part; what was not given is noted."""
+    idle, peak_power, utilisation = of
+    rest = peak_power if idle is None else idle
+    each = terms(
+        "power of a device", power.device_power, idle_power=rest, peak_power=peak_power, utilisation=utilisation
+    )
+    nodes, host_power, wires = (0.0 if x is None else x for x in (*hosts, network))
+    racks = {"nodes": nodes, "host_power": host_power, "network_power": wires}
+    it_power = terms("power of the IT", power.it_power, devices=devices, device_power=each, **racks)
+    parts: dict[str, Num] = {}
+    if idle is None:
+        parts["devices"] = devices * each * time
+    else:
+        parts["devices, at rest"] = devices * idle * time
+        parts["devices, working"] = devices * (each - idle) * time
+    for name, value, given in (("hosts", nodes * host_power, hosts[1]), ("network", wires, network)):
+        if given is None:
+            notes.append(f"not counted: {name}")
+        else:
+            parts[name] = value * time
+    return it_power, parts
+
+
+def _residual(
+    given: Num | None, mix: Grid | None, carbon_intensity: Num | None, origins: dict[str, str], notes: list[str]
+) -> Num:
+    """Kilograms per joule of what no contract covers: as given, the grid's residual mix, or the grid's own."""
+    if given is not None:
+        return given
+    if mix is not None and mix.has("residual_intensity"):
+        origins["residual_intensity"] = mix.origin("residual_intensity")
+        return mix.residual_intensity
+    notes.append("no residual mix known: the grid's own intensity stands for it")
+    if carbon_intensity is None:
+        raise InputError("run: the market-based method needs residual_intensity in kg/J, or a grid")
+    return carbon_intensity
 
 
 def _taken(name: str, value: Num | None, entry: Grid | Facility | None, origins: dict[str, str]) -> Num | None:

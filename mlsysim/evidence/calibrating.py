@@ -6,7 +6,7 @@ from math import sqrt
 from types import MappingProxyType
 
 from mlsysim.errors import InputError
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps.calibration import LEAST_REQUESTS, METRICS, Calibration, Coefficients, Subject
 from mlsysim.serving_steps.residuals import residual_constant
 
@@ -148,7 +148,7 @@ def fit_metric(requests: Sequence[Request], metric: str, slopes: bool = True, re
 
 
 @dataclass(frozen=True)
-class Freshness(Listed):
+class Freshness(Result):
     """Whether a calibration still holds on a new trace."""
 
     tier0_error: float

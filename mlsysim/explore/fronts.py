@@ -23,7 +23,7 @@ from mlsysim.inference import Deployment
 from mlsysim.inference.wiring import CARDS
 from mlsysim.inference.work import alike_plans
 from mlsysim.memory.quantised import WIDE, experts_alone
-from mlsysim.results import Listed, Result, labelled, plain, shown
+from mlsysim.results import Result, labelled, plain, shown
 from mlsysim.serving import Pool, Served
 from mlsysim.tables import Table, table
 
@@ -42,7 +42,7 @@ _MOST_TOKENS = 10**7
 
 
 @dataclass(frozen=True)
-class Layout(Listed):
+class Layout(Result):
     """A replica: its degrees in words, and the devices that it takes."""
 
     words: str
@@ -56,7 +56,7 @@ class Layout(Listed):
 
 
 @dataclass(frozen=True)
-class Point(Listed):
+class Point(Result):
     """One way to serve, at one concurrency."""
 
     mode: str
@@ -141,7 +141,8 @@ class Frontier(Result):
     def chart(self) -> "Drawing | None":
         """Throughput per device against tokens per second of a user: the front, its two ends, and what it beats."""
         from mlsysim.drawing import shapes
-        from mlsysim.drawing.charts import Chart, Line, Marks
+        from mlsysim.drawing.charts import Chart
+        from mlsysim.drawing.marks import Line, Marks
         from mlsysim.drawing.style import PALETTE
 
         if not self.points:
@@ -182,7 +183,7 @@ class Frontier(Result):
             ],
         )
 
-    def frame_rows(self) -> Sequence[Mapping[str, Any]]:
+    def frame_rows(self) -> list[dict[str, Any]]:
         """A row per point of the front."""
         return [p.to_dict() for p in self.points]
 
@@ -408,6 +409,33 @@ def frontier(
     targets = _targets(ttft=ttft, itl=itl)
     _check("most", most, 4096)
     _check("drafted", drafted, 16)
+    _refuse(m, d, modes, precisions, {"experts": experts, "head": head}, acceptance, pue)
+    rent, said = _rent(d, price)
+    speculation = [(0.0, 1.0)]
+    if acceptance is not None:
+        speculation.append((float(drafted), float(inference.speculative_tokens(acceptance, drafted))))
+    columns: list[tuple[str, str, bool, Sequence[Any], list[_Choice], serving.Loop]] = []
+    for name, style in _formats(m, d, precisions):
+        style = _as_asked(style, experts, head, m.is_moe)
+        found = _replicas(m, machines, style, min(most, _MOST_DEVICES), input_len + output_len / 2.0)
+        for mode in modes if found else ():
+            choices = _choices(found, mode)
+            for k, tokens in speculation:
+                loop = _loops(m, found, choices, mode, input_len, output_len, k, tokens)
+                columns.append((name, mode, k > 0, found, choices, loop))
+    return _front(m, d, input_len, output_len, targets, columns, rent, said, pue, acceptance)
+
+
+def _refuse(
+    m: Model,
+    d: Device,
+    modes: Sequence[str],
+    precisions: Sequence[str] | None,
+    parts: Mapping[str, str | None],
+    acceptance: float | None,
+    pue: float,
+) -> None:
+    """Refuse modes, formats and figures that the model or the device has not."""
     for mode in modes:
         if mode not in MODES:
             raise unknown_name("mode of frontier", str(mode), MODES)
@@ -431,27 +459,13 @@ def frontier(
         raise InputError(f"frontier: acceptance = {repr(acceptance)[:40]} must lie between 0 and 1")
     if not (math.isfinite(pue) and pue >= 1):
         raise InputError(f"frontier: pue = {pue!r} must be a number of at least 1")
-    rent, said = _rent(d, price)
-    speculation = [(0.0, 1.0)]
-    if acceptance is not None:
-        speculation.append((float(drafted), float(inference.speculative_tokens(acceptance, drafted))))
-    columns: list[tuple[str, str, bool, Sequence[Any], list[_Choice], serving.Loop]] = []
-    if experts is not None and not m.is_moe:
+    if (experts := parts["experts"]) is not None and not m.is_moe:
         raise InputError(
             f"frontier: experts = {experts!r} is a format of routed experts, and {m.name} has none; leave it out"
         )
-    for option, stored in (("experts", experts), ("head", head)):
+    for option, stored in parts.items():
         if stored is not None and stored not in inference.FORMATS:
             raise unknown_name(f"number format of {option}", str(stored), inference.FORMATS)
-    for name, style in _formats(m, d, precisions):
-        style = _as_asked(style, experts, head, m.is_moe)
-        found = _replicas(m, machines, style, min(most, _MOST_DEVICES), input_len + output_len / 2.0)
-        for mode in modes if found else ():
-            choices = _choices(found, mode)
-            for k, tokens in speculation:
-                loop = _loops(m, found, choices, mode, input_len, output_len, k, tokens)
-                columns.append((name, mode, k > 0, found, choices, loop))
-    return _front(m, d, input_len, output_len, targets, columns, rent, said, pue, acceptance)
 
 
 def _targets(**given: Any) -> dict[str, float]:
@@ -482,10 +496,10 @@ def _loops(
     first = found[0][1]
     steps, begin = shipped("serving_tpot"), shipped("serving_ttft")
     fused = float(first.device.has("peak_flops.fp4") and first.precision == "fp4")
-    by: Served = serving.served_by(first.work, fused, steps)
+    by: Served = serving.server_constants(first.work, fused, steps)
     eff = serving.served(first.efficiencies, by)
     apart = float(mode == "apart")
-    latency, pace = serving.begun_by(first.work, "", begin, fused)
+    latency, pace = serving.ttft_constants(first.work, "", begin, fused)
 
     def pool(at: Sequence[int], replicas: Sequence[int]) -> Pool:
         splits, machines = (

@@ -108,7 +108,8 @@ def possible_degrees(
     that the first and the last may lack; context parallelism where it divides the sequence. ``only`` lists what a degree
     may be, ``most`` gives its largest value.
 
-    >>> toy = Model("toy", layers=4, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
+    >>> from mlsysim.catalog import decoder
+    >>> toy = decoder("toy", layers=4, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
     >>> c = possible_degrees(toy, devices=8, global_batch=8, seq=128, micro_batch=1)
     >>> bool((c["tp"] * c["pp"] * c["cp"] * c["dp"] == 8).all()), c["tp"].max().item()
     (True, 4)
@@ -126,10 +127,10 @@ def possible_degrees(
         for t in axes
         if m.heads % t == 0 and (m.is_mla or m.kv_heads % t == 0 or t % m.kv_heads == 0) and not (m.ffn and m.ffn % t)
     ]
-    pps = [p for p in axes if p <= m.layers]
+    pps = [p for p in axes if p <= m.n_layers]
     cps = [c for c in axes if seq % c == 0]
     eps = _divisors(m.n_experts) if m.is_moe else [1]
-    chunks = {v for p in pps for v in _interleavings(m.layers, p, 0)}
+    chunks = {v for p in pps for v in _interleavings(m.n_layers, p, 0)}
     possible = {"tp": tps, "pp": pps, "cp": cps, "dp": axes, "ep": eps, "virtual_stages": sorted(chunks)}
     for name, values in (only or {}).items():
         for value in values:
@@ -149,7 +150,7 @@ def possible_degrees(
         for b, ep in product(sizes, eps):
             if global_batch % (dp * b) or (dp * cp) % ep:
                 continue
-            splits = _interleavings(m.layers, pp, global_batch // (dp * b))
+            splits = _interleavings(m.n_layers, pp, global_batch // (dp * b))
             rows += [(tp, pp, cp, dp, ep, v, b) for v in splits if allowed["virtual_stages"](v)]
     if not rows:
         within = " within the limits given" if only or most else ""
@@ -428,7 +429,11 @@ class PlanSearch(Result):
             )
         return says
 
-    def explain(self, count: int = 5) -> Table:
+    def explain(self, count: int = 5) -> Any:
+        """The best plans beside each other, as :meth:`table`."""
+        return self.table(count)
+
+    def table(self, count: int = 5) -> Table:
         """The best plans, what they need and what the next ones lose by; those that need least where none fits."""
         found = self.best(count) if len(self.fitting) else self.rows.smallest("memory", count)
         best = found.row(0)
@@ -577,14 +582,7 @@ def plan(
         check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
     shardings, recomputes = _several(sharding), _several(recompute)
     schedules = _several(schedule)
-    for name, choices, known in (
-        ("sharding", shardings, SHARDINGS),
-        ("recompute", recomputes, RECOMPUTES),
-        ("schedule", schedules, SCHEDULES),
-    ):
-        for choice in choices:
-            if choice not in known:
-                raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
+    _known(sharding=(shardings, SHARDINGS), recompute=(recomputes, RECOMPUTES), schedule=(schedules, SCHEDULES))
     degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batch, only, most)
     reached = efficiencies_of(machines.device, precision, efficiencies)
     steps = _Steps(
@@ -600,12 +598,8 @@ def plan(
         Plan() if base is None else base,
         host_bandwidth,
     )
-    axes = {
-        "sharding": list(shardings),
-        "recompute": list(recomputes),
-        "schedule": list(schedules),
-        "row": np.arange(len(degrees)),
-    }
+    axes = {"sharding": list(shardings), "recompute": list(recomputes), "schedule": list(schedules)}
+    axes["row"] = np.arange(len(degrees))
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})
@@ -622,6 +616,14 @@ def plan(
         precision,
         steps.base,
     )
+
+
+def _known(**asked: tuple[Sequence[Any], Sequence[str]]) -> None:
+    """Refuse a choice that is not among the known ones."""
+    for name, (choices, known) in asked.items():
+        for choice in choices:
+            if choice not in known:
+                raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -645,7 +647,7 @@ class _Steps:
         every["hsdp_group"], useful = _groups(every, sharding, self.machines.domain)
         useful = useful & _runs(every, schedule, sharding, self.model, self.global_batch) & self._swaps(every)
         if self.base.recompute_layers is not None and recompute == "full":
-            useful = useful & (self.base.recompute_layers <= -(-self.model.layers // every["pp"]))
+            useful = useful & (self.base.recompute_layers <= -(-self.model.n_layers // every["pp"]))
         found = every | {"useful": useful}
         if not useful.any():
             return found | dict.fromkeys(self._answers, np.nan)
@@ -715,7 +717,7 @@ def _runs(degrees: Mapping[str, Any], schedule: str, sharding: str, m: Model, gl
     pp = degrees["pp"]
     runs = (pp > 1) & (degrees["virtual_stages"] == 1)
     if schedule == "zb-v":
-        runs &= 2 * pp <= m.layers + 2
+        runs &= 2 * pp <= m.n_layers + 2
     if schedule == "dualpipe":
         micro_batches = global_batch // (degrees["dp"] * degrees["micro_batch"])
         runs &= (pp % 2 == 0) & (micro_batches % 2 == 0) & (micro_batches >= 2 * pp)

@@ -117,7 +117,8 @@ def counted_flops(model: Model | str, seq: Num, convention: str) -> Num:
     UnknownNameError
         An unknown model or convention.
 
-    >>> gpt = Model("toy", 2, 64, 2, 2, 32, 256, 100, gated_mlp=False, tied_embeddings=True)
+    >>> from mlsysim.catalog import decoder
+    >>> gpt = decoder("toy", 2, 64, 2, 2, 32, 256, 100, gated_mlp=False, tied_embeddings=True)
     >>> counted_flops(gpt, 8, "megatron") * 8 == megatron_flops(1, 8, 2, 64, 100)
     True
     """

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog
 from mlsysim._numeric import Num, minimum, where
+from mlsysim.catalog import operations
+from mlsysim.catalog.operations import Attention, Product
 from mlsysim.catalog.shapes import Model
 from mlsysim.equations import remembered
 from mlsysim.errors import InputError
@@ -32,7 +34,7 @@ def active_parameters(model: Model | str) -> int:
 
     Embeddings, norms and biases are counted, as in the figures that model cards print.
 
-    >>> active_parameters(Model("toy", 2, 4, 2, 2, 2, 0, 8, n_experts=4, top_k=1, moe_ffn=16))
+    >>> active_parameters(catalog.decoder("toy", 2, 4, 2, 2, 2, 0, 8, n_experts=4, top_k=1, moe_ffn=16))
     628
     """
     m = catalog.model(model)
@@ -48,13 +50,13 @@ def matmul_parameters(model: Model | str) -> int:
     The input embedding is a lookup and drops out; tied to the LM head, it counts once, as the head. Biases, norms and
     learned positions are not matrices. Of the routed experts only the top-k count.
 
-    >>> matmul_parameters(Model("toy", 2, 4, 2, 2, 2, 16, 8, tied_embeddings=True))
+    >>> matmul_parameters(catalog.decoder("toy", 2, 4, 2, 2, 2, 16, 8, tied_embeddings=True))
     544
     """
     m = catalog.model(model)
-    head = m.vocab * (m.embedding_width or m.hidden)
-    projections = 2 * m.embedding_width * m.hidden  # of a narrower embedding, into the residual stream and back
-    return layer_matmul_parameters(m) + head + projections
+    # the head, and the projections of a narrower embedding into the residual stream and back
+    ends = sum(operations.weights(o) for o in (*m.before, *m.after) if isinstance(o, Product) and o.part != "other")
+    return layer_matmul_parameters(m) + ends
 
 
 def layer_matmul_parameters(model: Model | str) -> int:
@@ -202,25 +204,26 @@ def _cores(m: Model, seq: Num, causal: bool) -> list[tuple[str, Num | None, dict
     state is written once and read once, and read once more before it is written by the delta rule.
     """
     parts: list[tuple[str, int, Num, tuple[int, Num, Num]]] = []
-    for layers, heads, _, size, value, windowed, _ in m.attention_kinds:
-        of = (heads, size + m.qk_rope_head_dim, value)
-        if windowed:
-            parts.append(("windowed core", layers, m.attn_window, of))
+    for layers, core in m.cores:
+        of = (core.heads, core.qk_dim, core.v_dim)
+        if core.window:
+            parts.append(("windowed core", layers, core.window, of))
+        elif core.picked:
+            parts.append(("picked core", layers, *_picked(core, seq, causal)))
         else:
-            parts.append(("core", layers - m.n_indexed_layers, seq, of))
-            parts.append(("picked core", m.n_indexed_layers, *_picked(m, seq, causal, of)))
-    parts.append(("indexer", m.n_indexers or m.n_indexed_layers, seq, (m.index_heads, m.index_head_dim, 0)))
+            parts.append(("core", layers, seq, of))
+    parts += [("indexer", layers, seq, (one.heads, one.size, 0)) for layers, one in m.indexers]
     found = []
     for name, layers, window, (heads, query, value) in parts:
         if layers:
             context = _context(seq, window, causal)
             given = {"layers": layers, "context": context, "heads": heads, "qk_dim": query, "v_dim": value}
             found.append((name, window, given))
-    if m.state_elements:
-        twice = 2 if m.recurrence.endswith("-delta") else 1
-        rows = m.recurrent_head_dim
-        state = {"heads": m.recurrent_heads, "qk_dim": twice * rows, "v_dim": rows, "context": m.recurrent_state}
-        found.append(("state", None, {"layers": m.n_recurrent_layers, **state}))
+    for layers, scan, _ in m.recurrences:
+        if scan.columns:
+            twice = 2 if scan.kind.endswith("-delta") else 1
+            state = {"heads": scan.heads, "qk_dim": twice * scan.rows, "v_dim": scan.rows, "context": scan.columns}
+            found.append(("state", None, {"layers": layers, **state}))
     return found
 
 
@@ -229,27 +232,26 @@ def _context(seq: Num, window: Num, causal: bool) -> Num:
     return attention_context(seq, window) if causal else minimum(window, seq)
 
 
-def _picked(m: Model, seq: Num, causal: bool, of: tuple[int, int, int]) -> tuple[Num, tuple[int, Num, Num]]:
+def _picked(core: Attention, seq: Num, causal: bool) -> tuple[Num, tuple[int, Num, Num]]:
     """Keys that a query of an indexed layer meets at most, and the shape of its core: heads, query and value.
 
     Nothing expands what each query picks. With MLA these are latents, or, where that is less work, all expanded keys behind a mask.
     """
-    if not m.is_mla or not m.n_indexed_layers:
-        return m.index_top_k, of
-    heads, *expanded = of
-    latent = (m.kv_lora_rank + m.qk_rope_head_dim, m.kv_lora_rank)
-    every, few = _context(seq, seq, causal) * sum(expanded), _context(seq, m.index_top_k, causal) * sum(latent)
+    expanded, latent = (core.qk_dim, core.v_dim), (core.latent_qk, core.latent_v)
+    if not core.latent_v:
+        return core.picked, (core.heads, *expanded)
+    every, few = _context(seq, seq, causal) * sum(expanded), _context(seq, core.picked, causal) * sum(latent)
     masked = where(every <= few, 1.0, 0.0)
     reach, query, value = (
-        where(masked > 0, a, b) for a, b in zip((seq, *expanded), (m.index_top_k, *latent), strict=True)
+        where(masked > 0, a, b) for a, b in zip((seq, *expanded), (core.picked, *latent), strict=True)
     )
-    return reach, (heads, query, value)
+    return reach, (core.heads, query, value)
 
 
 def forward_flops(model: Model | str, seq: Num, causal: bool) -> Num:
     """FLOPs of one token in a forward pass over a sequence, on average over its positions.
 
-    >>> forward_flops(Model("toy", 2, 4, 2, 2, 2, 16, 8), seq=3, causal=True)
+    >>> forward_flops(catalog.decoder("toy", 2, 4, 2, 2, 2, 16, 8), seq=3, causal=True)
     1152.0
     """
     return training_flops_per_token(model, seq, causal).forward
@@ -283,7 +285,7 @@ def training_flops_per_token(
     InputError, UnknownNameError
         A value out of range; an unknown model or way of recomputing.
 
-    >>> toy = Model("toy", 2, 4, 2, 2, 2, 16, 8)
+    >>> toy = catalog.decoder("toy", 2, 4, 2, 2, 2, 16, 8)
     >>> training_flops_per_token(toy, seq=3, causal=True).model_flops / forward_flops(toy, seq=3, causal=True)
     3.0
     """

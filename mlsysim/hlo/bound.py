@@ -7,14 +7,11 @@ count runs once, and of branches the heaviest is taken. The roofline of our fusi
 it is the time of the kernels that our rule makes, and better kernels can be faster.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import fsum
-from typing import NamedTuple
 
-from mlsysim.hlo.estimators.roofline import weighted
 from mlsysim.hlo.fusing.fusion import Kernel, LoopKernels, Piece
-from mlsysim.hlo.fusing.items import Graph
-from mlsysim.hlo.roofline import Roofline
+from mlsysim.hlo.fusing.items import Work
 
 
 def _written(pieces: Sequence[Piece]) -> set[int]:
@@ -53,31 +50,10 @@ def compulsory(pieces: Sequence[Piece], results: Sequence[int]) -> float:
     return fsum(reads.values()) + fsum(writes.values())
 
 
-class Least(NamedTuple):
-    """What all of a program's work is, whatever runs it: the products by type, other operations, and compulsory bytes."""
+def least(pieces: Sequence[Piece], work: Work, results: Sequence[int]) -> Work:
+    """The part of a program's work that no fusion saves: all of it but for the bytes, which are the compulsory ones.
 
-    matrix: Mapping[str, float]
-    vector: float
-    bytes: float
-
-
-def least(pieces: Sequence[Piece], graph: Graph) -> Least:
-    """The work of a program that no fusion saves."""
-    matrix: dict[str, float] = {}
-    vector = moved = 0.0
-    for kernel, times in weighted(pieces):
-        moved += times * kernel.bytes
-        for dtype, work in kernel.matrix().items():
-            matrix[dtype] = matrix.get(dtype, 0.0) + times * work
-        vector += times * sum(n.cost.flops - n.cost.matrix_flops + n.cost.transcendentals for n in kernel.nodes)
+    Nothing can take less than :meth:`mlsysim.hlo.estimators.RooflineEstimator.seconds` of it.
+    """
     # A call may say that it moves less than its operands and results are
-    return Least(matrix, vector, min(moved, compulsory(pieces, graph.results)))
-
-
-def bound(work: Least, clock: Roofline) -> float:
-    """The least time of a program's computing, in s: the slowest of its work in each unit and its compulsory bytes."""
-    units = [work.bytes / clock.bandwidth]
-    units.append(fsum(flops / (clock.peak(dtype) * clock.efficiency) for dtype, flops in work.matrix.items()))
-    if clock.vector_rate:
-        units.append(work.vector / clock.vector_rate)
-    return max(units)
+    return work._replace(bytes=min(work.bytes, compulsory(pieces, results)))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from itertools import chain
-from math import fsum, inf, isclose
+from math import fsum, inf, isclose, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,16 +13,16 @@ from mlsysim import catalog, collectives, communication, units
 from mlsysim.catalog import Device
 from mlsysim.equations import remembered
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.hlo.bound import Least, bound, least
+from mlsysim.hlo.bound import least
 from mlsysim.hlo.estimators.base import Estimator
 from mlsysim.hlo.estimators.cache import Cache, CachedEstimator, NotDescribed, described, digest, toolchain_of
 from mlsysim.hlo.estimators.pricing import Prices, Pricing, numbered, running
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
 from mlsysim.hlo.fabric import on_device
 from mlsysim.hlo.fusing import slicing
-from mlsysim.hlo.fusing.fusion import Piece, kernels
+from mlsysim.hlo.fusing.fusion import kernels
 from mlsysim.hlo.fusing.graph import build
-from mlsysim.hlo.fusing.items import Collective, Graph
+from mlsysim.hlo.fusing.items import Collective, Graph, Work
 from mlsysim.hlo.fusing.joining import Machine
 from mlsysim.hlo.fusing.slicing import Region
 from mlsysim.hlo.reader.calls import CallPrice
@@ -30,7 +30,6 @@ from mlsysim.hlo.reader.form import read_bounded
 from mlsysim.hlo.reader.limits import no_collection
 from mlsysim.hlo.reader.program import Block, Program
 from mlsysim.hlo.reader.stablehlo import read
-from mlsysim.hlo.roofline import Roofline
 from mlsysim.hlo.schedule import Order, Timeline
 from mlsysim.network import Topology, exposed_communication
 from mlsysim.results import Report, Result, labelled, plain, share
@@ -45,6 +44,12 @@ FUSIONS = ("auto", "on", "off")
 _ALGORITHM = {"all_to_all": "pairwise"}
 
 
+_QUANTITIES = (
+    *("flops", "matrix_flops", "transcendentals", "bytes", "regions", "kernels", "ops"),
+    *("compute_s", "comm_s", "exposed_comm_s", "total_s"),
+)
+
+
 @dataclass(frozen=True)
 class Links:
     """The simplest network: every rank reaches its ring neighbours, or all others in turn, at one bandwidth."""
@@ -55,7 +60,7 @@ class Links:
     def __call__(self, collective: Collective) -> float:
         if collective.ranks <= 1 or not collective.whole:
             return 0.0
-        op = {"cross-replica-sum": "all_reduce"}.get(collective.op, collective.op)
+        op = collective.name
         if op not in communication.ALGORITHMS:  # a permute or a broadcast: one message of the whole
             return float(collectives.transfer_time(collective.in_bytes, self.bandwidth, self.latency))
         found = communication.collective(
@@ -124,10 +129,15 @@ class Estimate(Result):
         shown["pricing"] = self.pricing.to_dict()
         return shown | {"unknown_ops": dict(self.unknown_ops), "at_least": self.at_least, "notes": list(self.notes)}
 
-    def summary(self) -> list[str]:
+    def _calls(self) -> Counter[str]:
+        """How often each collective runs, over how many ranks."""
         calls = Counter[str]()
         for message in self.collectives:
             calls[f"{message.op} over {message.ranks}"] += message.count
+        return calls
+
+    def summary(self) -> list[str]:
+        calls = self._calls()
         sent = ", ".join(f"{n} x {what}" for what, n in calls.most_common(4)) + (" …" if len(calls) > 4 else "")
         unknown = ", ".join(f"{n} x {name}" for name, n in list(self.unknown_ops.items())[:4])
         bind = (
@@ -171,13 +181,10 @@ class Estimate(Result):
         from mlsysim.drawing.shapes import MOST_POINTS, readable, sampled
 
         factor, unit = readable(self.total_s, "s")
-        kinds = (
-            [r.kind for r in self.parts]
-            if len(self.parts) == len(self.timeline.spans)
-            else ["regions"] * len(self.timeline.spans)
-        )
+        spans_ = self.timeline.spans
+        kinds = [r.kind for r in self.parts] if len(self.parts) == len(spans_) else ["regions"] * len(spans_)
         spans: list[Span] = []
-        for kind, (start, end) in zip(kinds, self.timeline.spans, strict=True):
+        for kind, (start, end) in zip(kinds, spans_, strict=True):
             lane = {"compute": "computing", "comm": "communicating", "loop": "loop"}.get(kind, kind)
             if end > start:
                 spans.append(Span(lane, factor * start, factor * end, lane))
@@ -225,27 +232,11 @@ class Estimate(Result):
 
     def _check(self) -> None:
         """Refuse totals that no program has: what a cache kept may have been damaged, or written by somebody else."""
-        amounts = (
-            self.flops,
-            self.matrix_flops,
-            self.transcendentals,
-            self.bytes,
-            self.regions,
-            self.kernels,
-            self.ops,
-        )
-        times = (
-            self.compute_s,
-            self.comm_s,
-            self.exposed_comm_s,
-            self.total_s,
-            self.pricing.low_s,
-            self.pricing.high_s,
-            *([] if self.bound_s is None else [self.bound_s]),
-        )
+        amounts = [getattr(self, name) for name in _QUANTITIES]
+        bounds = [self.pricing.low_s, self.pricing.high_s, 0 if self.bound_s is None else self.bound_s]
         messages = [(m.count, m.time_s) for m in self.collectives]
         ends = [end for span in self.timeline.spans for end in span]
-        numbers = (*amounts, *times, *chain.from_iterable(messages), *ends, *self.pricing.seconds.values())
+        numbers = (*amounts, *bounds, *chain.from_iterable(messages), *ends, *self.pricing.seconds.values())
         if not all(type(x) in (int, float) and 0 <= x < inf for x in numbers):
             raise ValueError("a quantity that is no finite number of at least 0")
 
@@ -282,46 +273,33 @@ class Estimate(Result):
             f"  {self.kernels} kernels in {self.regions} regions, {self.unique_regions} of them different",
             *str(self.pricing).splitlines(),
         ]
-        byop: Counter[tuple[str, int]] = Counter()
-        for message in self.collectives:
-            byop[message.op, message.ranks] += message.count
-        lines += [f"  {n} x {op} over {ranks}" for (op, ranks), n in byop.items()]
+        lines += [f"  {n} x {what}" for what, n in self._calls().items()]
         lines += [f"  unknown: {n} x {name}" for name, n in self.unknown_ops.items()]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
-def _notes(
-    program: Program, messages: Sequence[Message], estimator: Estimator, raw: bool, fuse: bool, domain: int | None
-) -> list[str]:
+def _notes(made: "_Made", estimator: Estimator, network: object, device: Device) -> list[str]:
+    program, graph = made.program, made.graph
     notes = []
-    if program.sharded and not messages:
-        devices = max([program.partitions, *(_product(axes) for axes in program.meshes.values())])
+    if program.sharded and not made.calls:
+        devices = max([program.partitions, *(prod(size for _, size in axes) for axes in program.meshes.values())])
         notes.append(
             f"sharding annotations without a collective: shapes are global, so this is the work of the whole mesh"
             f" ({devices} devices); partition the program to see one device's share"
         )
-    if raw:
-        notes.append(
-            "no compiler has fused this program; "
-            + ("our own fusion did" if fuse else "every operation moves its bytes")
-        )
-    inner = getattr(estimator, "estimator", estimator)  # of one with a cache
-    if isinstance(inner, RooflineEstimator) and inner.clock.vector_rate is None:
-        name = inner.clock.device.name
-        notes.append(f"{name} lists no vector rate: only memory bounds its elementwise work")
-    widest = max((m.ranks for m in messages), default=0)
+    if not graph.optimised:
+        how = "our own fusion did" if made.fused else "every operation moves its bytes"
+        notes.append(f"no compiler has fused this program; {how}")
+    if isinstance(estimator, RooflineEstimator) and estimator.vector_rate is None:
+        notes.append(f"{estimator.device.name} lists no vector rate: only memory bounds its elementwise work")
+    widest = max((c.ranks for c, _ in made.calls), default=0)
+    domain = device.scale_up_domain if device.has("scale_up_domain") and isinstance(network, Links) else None
     if domain and widest > domain:
         notes.append(
             f"a collective over {widest} ranks leaves the scale-up domain of {domain}, whose bandwidth was used for it"
         )
-    return notes
-
-
-def _product(axes: Sequence[tuple[str, int]]) -> int:
-    total = 1
-    for _, size in axes:
-        total *= size
-    return total
+    notes += [f"{n} x custom_call @{name[:160]}" for name, n in graph.assumed.items()]
+    return notes + list(getattr(network, "notes", ()))
 
 
 def estimate(
@@ -388,16 +366,22 @@ def estimate(
         estimator = RooflineEstimator(device, efficiency, memory_efficiency, run_as)
     elif (efficiency, memory_efficiency) != (1.0, 1.0) or run_as:
         raise InputError("efficiency, memory_efficiency and run_as belong to the roofline; give them to the estimator")
-    fusion = _fusion(fusion)
+    if fusion not in FUSIONS:
+        raise unknown_name("fusion", fusion, FUSIONS)
     if topology is not None:
         if network is not None:
             raise InputError("topology and network both price collectives; give one of them")
         network = on_device(topology, device)
     if join and _runs_operations(estimator):
         raise InputError(f"join: the estimator {estimator.name} runs the program's operations as they are written")
+    as_written = _runs_operations(estimator)
+
+    def made() -> _Made:  # holds nothing of a program that is read here, so that it can go on the way
+        return _made(_loaded(program), device, split, fusion, join, as_written, custom_calls)
+
     if cache is None:
         with no_collection():
-            return _estimate(_loaded(program), device, split, fusion, network, estimator, join, custom_calls)
+            return _priced(made(), device, split, network, estimator)
     cache = cache if isinstance(cache, Cache) else Cache(cache)
     key = _key(program, device, [split, fusion, join], network, estimator, custom_calls)
     held = cache.get(key) if key else None
@@ -408,18 +392,10 @@ def estimate(
             cache.reject(key, "is no estimate")
     with no_collection():
         cached = CachedEstimator(estimator, cache, device.name)
-        result = _estimate(_loaded(program), device, split, fusion, network, cached, join, custom_calls)
+        result = _priced(made(), device, split, network, cached)
         if key:
             cache.put(key, result.to_dict() | {"spans": result.timeline.spans})
     return replace(result, notes=(*result.notes, *cache.problems))
-
-
-def _fusion(given: str | bool | None) -> str:
-    """The word; what ``fuse`` took before is taken for a version as well."""
-    word = "auto" if given is None else ("off", "on")[given] if isinstance(given, bool) else given
-    if word not in FUSIONS:
-        raise unknown_name("fusion", word, FUSIONS)
-    return word
 
 
 def _loaded(program: Program | str | Path) -> Program:
@@ -455,7 +431,7 @@ def _key(
 def _machine(device: Device) -> Machine:
     """The device as products are cut for it; not cut where the catalogue does not count its multiprocessors."""
     count = device.multiprocessors if device.has("multiprocessors") else None
-    return Machine(count, device.memory_bandwidth, Roofline(device).peak)
+    return Machine(count, device.memory_bandwidth, RooflineEstimator(device).peak)
 
 
 def _runs_operations(estimator: object) -> bool:
@@ -468,46 +444,17 @@ def _runs_operations(estimator: object) -> bool:
 class _Made(NamedTuple):
     """What is made of a program before anything is priced."""
 
+    program: Program  # without its functions
     graph: Graph
     fused: bool
     regions: tuple[Region, ...]
-    work: dict[str, float]  # of all kernels together
-    least: Least
+    kernels: int
+    work: Work  # of all of them
+    least: Work
     alike: dict[int, int]  # a number for each region, equal for those that do the same
     order: Order
     calls: list[tuple[Collective, int]]  # with the times each runs
     messages: dict[int, int]  # a number for each collective, equal for those that take the same time
-
-
-def _work(pieces: list[Piece]) -> dict[str, float]:
-    """What the kernels do in all."""
-    work = list(weighted(pieces))
-    return {
-        "flops": fsum(k.flops * n for k, n in work),
-        "matrix_flops": fsum(c.cost.matrix_flops * n for k, n in work for c in k.nodes),
-        "transcendentals": fsum(k.transcendentals * n for k, n in work),
-        "bytes": fsum(k.bytes * n for k, n in work),
-        "kernels": sum(n for _, n in work),
-    }
-
-
-def _made(graph: Graph, fused: bool, pieces: list[Piece], regions: tuple[Region, ...]) -> _Made:
-    """What every price of a program needs of it, however often it is priced."""
-    known: dict[object, int] = {}
-    messages: dict[int, int] = {}
-
-    def number(c: Collective) -> None:
-        key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
-        messages[id(c)] = known.setdefault(key, len(known))
-        for part in c.parts:
-            number(part)
-
-    calls = list(graph.collectives())
-    for c in chain((c for c, _ in calls), (p for r, _ in running(regions) for p in r.pieces)):
-        if isinstance(c, Collective) and id(c) not in messages:
-            number(c)
-    least_ = least(pieces, graph)
-    return _Made(graph, fused, regions, _work(pieces), least_, numbered(regions), Order(regions), calls, messages)
 
 
 _SMALL = 30_000  # operations of a program of which that is kept; more take more memory than it is worth
@@ -519,92 +466,103 @@ def _known(program: Program) -> dict[tuple[str, str, bool], _Made]:
     return {}
 
 
-def _estimate(
+def _made(
     program: Program,
     device: Device,
     split: str,
     fusion: str,
-    network: Network | None,
-    estimator: Estimator,
     join: bool,
+    as_written: bool,
     custom_calls: Mapping[str, CallPrice] | None,
-) -> Estimate:
-    as_written = _runs_operations(estimator)
+) -> _Made:
+    """What every price of a program needs of it, however often it is priced."""
     known = {} if join or custom_calls else _known(program)
-    made = known.get((split, fusion, as_written))
-    if made is None:
-        graph = build(program, custom_calls)
-        # The graph has all that costs; what was read from a file goes before kernels are made of it.
-        program = replace(program, values=(), functions={program.main: Block((), (), ())})
-        fused = fusion == "on" or (fusion == "auto" and not graph.optimised)
-        if as_written:  # as they are written, and no copy is
-            graph.kept = frozenset()
-        pieces = kernels(graph, fused, _machine(device) if join else None)
-        made = _made(graph, fused, pieces, slicing.slices(pieces, split))
-        if graph.ops <= _SMALL:
-            known[split, fusion, as_written] = made
-    graph, fused, regions, work = made.graph, made.fused, made.regions, made.work
+    if (split, fusion, as_written) in known:
+        return known[split, fusion, as_written]
+    graph = build(program, custom_calls)
+    # The graph has all that costs; what was read from a file goes before kernels are made of it.
+    program = replace(program, values=(), functions={program.main: Block((), (), ())})
+    fused = fusion == "on" or (fusion == "auto" and not graph.optimised)
+    if as_written:  # as they are written, and no copy is
+        graph.kept = frozenset()
+    pieces = kernels(graph, fused, _machine(device) if join else None)
+    regions = slicing.slices(pieces, split)
+    calls = list(graph.collectives())
+    keys: dict[object, int] = {}
+    messages: dict[int, int] = {}
+    sent = [p for region, _ in running(regions) for p in region.pieces if isinstance(p, Collective)]
+    for c in chain((c for c, _ in calls), sent):
+        for one in (c, *c.parts):
+            messages[id(one)] = keys.setdefault(one.key, len(keys))
+    each = list(weighted(pieces))
+    work, count = Work.total((kernel.work, n) for kernel, n in each), sum(n for _, n in each)
+    lowest = least(pieces, work, graph.results)
+    made = _Made(
+        program, graph, fused, regions, count, work, lowest, numbered(regions), Order(regions), calls, messages
+    )
+    if graph.ops <= _SMALL:
+        known[split, fusion, as_written] = made
+    return made
+
+
+def _wire(made: _Made, device: Device, network: Network | None) -> tuple[Network | None, Network]:
+    """The network, by default the device's own links, and the time of a message on it: of equal ones it is asked once."""
     if network is None and made.calls:
         if not device.has("scale_up_bandwidth"):
             raise InputError(f"{device.name} lists no scale-up bandwidth for the program's collectives; give a network")
         network = Links(device.scale_up_bandwidth)
-    wire: Network = network or Links(1.0)
     timed: dict[int, float] = {}
 
-    def message_time(c: Collective) -> float:
+    def time(c: Collective) -> float:
         if c.parts:
-            return fsum(message_time(part) for part in c.parts)
+            return fsum(time(part) for part in c.parts)
         number = made.messages[id(c)]
         if number not in timed:
-            timed[number] = wire(c)
+            timed[number] = network(c) if network else 0.0
         return timed[number]
 
+    return network, time
+
+
+def _priced(made: _Made, device: Device, split: str, network: Network | None, estimator: Estimator) -> Estimate:
+    program, graph, regions, work = made.program, made.graph, made.regions, made.work
+    network, time = _wire(made, device, network)
     prices = Prices(estimator, regions, made.alike)
 
     def region_time(region: Region) -> float:
         if region.kind == "comm":
-            return fsum(message_time(p) for p in region.pieces if isinstance(p, Collective))
+            return fsum(time(p) for p in region.pieces if isinstance(p, Collective))
         return prices.of(region).seconds
 
     inner = getattr(estimator, "estimator", estimator)  # of one with a cache
-    lowest = bound(made.least, inner.clock) if isinstance(inner, RooflineEstimator) else None
     timeline = made.order.run(region_time)
-    messages = [
-        Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, message_time(c)) for c, n in made.calls
-    ]
-    compute = prices.total()
-    comm = fsum(m.time_s * m.count for m in messages)
+    messages = [Message(c.op, c.in_bytes, c.out_bytes, c.ranks, len(c.groups), n, time(c)) for c, n in made.calls]
+    compute, comm = prices.total(), fsum(m.time_s * m.count for m in messages)
     total = compute + comm if split == "linear" else max(timeline.total, compute)
-    domain = device.scale_up_domain if device.has("scale_up_domain") and not isinstance(network, type(None)) else None
-    notes = _notes(
-        program, messages, estimator, not graph.optimised, fused, domain if isinstance(network, Links) else None
-    )
-    notes += [f"{n} x custom_call @{name[:160]}" for name, n in graph.assumed.items()]
-    notes += getattr(network, "notes", ())
     return Estimate(
         program=program.name,
         device=device.name,
         split=split,
         shapes="global" if program.sharded and not messages else "per device",
         partitions=max(program.partitions, program.replicas),
-        flops=work["flops"],
-        matrix_flops=work["matrix_flops"],
-        transcendentals=work["transcendentals"],
-        bytes=work["bytes"],
+        flops=work.flops,
+        matrix_flops=fsum(work.matrix.values()),
+        transcendentals=work.transcendentals,
+        bytes=work.bytes,
         compute_s=compute,
         comm_s=comm,
         exposed_comm_s=exposed_communication(total, compute),
         total_s=total,
         regions=slicing.count(regions),
         unique_regions=prices.unique,
-        kernels=int(work["kernels"]),
+        kernels=made.kernels,
         ops=graph.ops,
         collectives=tuple(messages),
         unknown_ops=dict(graph.unknown),
         unknown_share=sum(graph.unknown.values()) / max(1, graph.ops),
-        notes=tuple(notes),
+        notes=tuple(_notes(made, inner, network, device)),
         parts=regions,
         timeline=timeline,
         pricing=prices.summary(),
-        bound_s=None if lowest is None else max(lowest, comm),
+        bound_s=max(inner.seconds(made.least), comm) if isinstance(inner, RooflineEstimator) else None,
     )

@@ -29,12 +29,10 @@ from mlsysim.network import (
     dragonfly,
     parse,
 )
-from mlsysim.network.schedules import algorithm_name
-from mlsysim.network.timing import check_asked, check_numbers, per_dimension
+from mlsysim.network.timing import check_asked, check_numbers, wiring
 
 NATURAL: Mapping[str, str] = {"fullyconnected": "direct", "dragonfly": "direct"}  # a ring elsewhere
 _Link = tuple[int, tuple[int, ...], int, int]  # dimension, address in the others, from, to
-_SAME = {"cross-replica-sum": "all_reduce"}
 
 
 @dataclass(frozen=True)
@@ -88,25 +86,22 @@ class Fabric:
     optimization: str = "localBWAware"
     congestion: str = "aware"
     compat: str | None = None
+    _wired: Topology = field(init=False, repr=False, compare=False)
+    _rates: tuple[float, ...] = field(init=False, repr=False, compare=False)  # of a link, one per dimension
+    _waits: tuple[float, ...] = field(init=False, repr=False, compare=False)
     _known: dict[object, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     _notes: dict[str, None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.compat not in (None, "astrasim"):
             raise InputError(f"fabric: compat = {str(self.compat)[:20]!r} is not known; it can be 'astrasim'")
-        wired = parse(self.topology)
         chosen = self.algorithm
         if chosen is None:
-            chosen = tuple(NATURAL.get(d.kind, "ring") for d in wired.dimensions)
-        names = tuple(algorithm_name(name) for name in per_dimension("algorithm", chosen, wired))
-        for name, value in (
-            ("topology", wired),
-            ("algorithm", names),
-            ("bandwidth", per_dimension("bandwidth", self.bandwidth, wired)),
-            ("latency", per_dimension("latency", self.latency, wired)),
-        ):
+            chosen = tuple(NATURAL.get(d.kind, "ring") for d in parse(self.topology).dimensions)
+        wired, names, rates, waits = wiring(self.topology, chosen, self.bandwidth, self.latency)
+        given = {"topology": wired, "algorithm": names, "bandwidth": rates, "latency": waits}
+        for name, value in (given | {"_wired": wired, "_rates": rates, "_waits": waits}).items():
             object.__setattr__(self, name, value)
-        rates, waits = self._values("bandwidth"), self._values("latency")
         check_numbers(rates, waits, self.endpoint_delay, self.memory_bandwidth)
         check_asked("all_reduce", self.congestion, self.optimization, self.splits, self.active_chunks)
 
@@ -117,14 +112,12 @@ class Fabric:
 
     def __call__(self, collective: Collective) -> float:
         """Time of a collective, in s: that of its slowest group, all groups at once."""
-        c = collective
-        key = (c.op, c.in_bytes, c.out_bytes, c.ranks, c.groups)
-        if key not in self._known:
-            self._known[key] = self._collective(c)
-        return self._known[key]
+        if collective.key not in self._known:
+            self._known[collective.key] = self._collective(collective)
+        return self._known[collective.key]
 
     def _collective(self, c: Collective) -> float:
-        op = _SAME.get(c.op, c.op)
+        op = c.name
         groups = c.groups or (tuple(range(c.ranks)),)
         if not c.whole or c.ranks <= 1:
             return 0.0
@@ -147,17 +140,6 @@ class Fabric:
                 f"fabric: {c.op} takes in device {worst}, but {self._wired} has {self._wired.ranks} ranks; give a topology of at "
                 f"least {worst + 1}"
             )
-
-    @property
-    def _wired(self) -> Topology:
-        assert isinstance(self.topology, Topology)
-        return self.topology
-
-    def _values(self, name: str) -> tuple[float, ...]:
-        """Bandwidth or latency, one per dimension as :meth:`__post_init__` left it."""
-        values = getattr(self, name)
-        assert isinstance(values, tuple)
-        return values
 
     def parts(self, group: Sequence[int]) -> tuple[Part, ...]:
         """The part of the topology that a group covers: a dimension for each in which its ranks differ.
@@ -210,8 +192,8 @@ class Fabric:
             return 0.0
         wired = Topology(tuple(p.wiring for p in parts))
         shared = self.congestion == "aware"
-        rates = [self._values("bandwidth")[p.index] / (p.sharing if shared else 1) for p in parts]
-        waits = [self._values("latency")[p.index] * p.stretch for p in parts]
+        rates = [self._rates[p.index] / (p.sharing if shared else 1) for p in parts]
+        waits = [self._waits[p.index] * p.stretch for p in parts]
         names = [self._algorithm(op, p, p is parts[-1]) for p in parts]
         if self.compat is None:
             return collective_time(
@@ -254,7 +236,7 @@ class Fabric:
         if not load:
             return 0.0
         shared = self.congestion == "aware"
-        busy = max((n if shared else 1) * size / self._values("bandwidth")[link[0]] for link, n in load.items())
+        busy = max((n if shared else 1) * size / self._rates[link[0]] for link, n in load.items())
         return max(self._wait(a, b) for a, b in pairs) + busy + 2 * self.endpoint_delay
 
     def _broadcast(self, group: Sequence[int], size: int) -> float:
@@ -263,13 +245,12 @@ class Fabric:
         links = {link for a, b in others for link in self._way(a, b)}
         if not links:
             return 0.0
-        slowest = min(self._values("bandwidth")[link[0]] for link in links)
+        slowest = min(self._rates[link[0]] for link in links)
         return max(self._wait(a, b) for a, b in others) + size / slowest + 2 * self.endpoint_delay
 
     def _wait(self, source: int, destination: int) -> float:
         ends = zip(self._wired.address(source), self._wired.address(destination), strict=True)
-        waits = self._values("latency")
-        return fsum(self._wired.dimensions[i].hops(a, b) * waits[i] for i, (a, b) in enumerate(ends))
+        return fsum(self._wired.dimensions[i].hops(a, b) * self._waits[i] for i, (a, b) in enumerate(ends))
 
     def _way(self, source: int, destination: int) -> list[_Link]:
         """Links of a route, one dimension after the other: dimension, address of the others, from, to."""

@@ -23,26 +23,18 @@ class Timeline:
         return f"Timeline({len(self.spans)} regions, {units.format(self.total, 's')})"
 
 
-@dataclass(frozen=True, slots=True)
 class _Stretch:
     """Regions between two loops, numbered from its first: the stream of each, for how many it waits, and who waits for it."""
 
-    regions: tuple[Region, ...]
-    streams: tuple[int, ...]
-    waits: tuple[int, ...]
-    followers: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def of(cls, regions: Sequence[Region], first: int) -> "_Stretch":
-        followers: list[list[int]] = [[] for _ in regions]
-        waits = []
-        for i, region in enumerate(regions):
-            before = [d - first for d in region.after if d >= first]
-            waits.append(len(before))
-            for d in before:
-                followers[d].append(i)
-        streams = tuple(_STREAMS.index(r.kind) for r in regions)
-        return cls(tuple(regions), streams, tuple(waits), tuple(map(tuple, followers)))
+    def __init__(self, regions: Sequence[Region], first: int) -> None:
+        self.regions = regions
+        self.streams = [_STREAMS.index(r.kind) for r in regions]
+        before = [[d - first for d in region.after if d >= first] for region in regions]
+        self.waits = [len(found) for found in before]
+        self.followers: list[list[int]] = [[] for _ in regions]
+        for i, found in enumerate(before):
+            for d in found:
+                self.followers[d].append(i)
 
     def run(self, seconds: Callable[[Region], float], begin: float) -> tuple[list[tuple[float, float]], float]:
         """Spans of all, and when the last one ends. The same rule as :func:`mlsysim.network.schedule`, for one rank."""
@@ -84,9 +76,9 @@ class Order:
         first = 0  # of the regions since the last loop
         for i, region in enumerate(regions):
             if region.kind == "loop":
-                self._parts.append((_Stretch.of(regions[first:i], first), (region, Order(region.body))))
+                self._parts.append((_Stretch(regions[first:i], first), (region, Order(region.body))))
                 first = i + 1
-        self._parts.append((_Stretch.of(regions[first:], first), None))
+        self._parts.append((_Stretch(regions[first:], first), None))
 
     def run(self, seconds: Callable[[Region], float]) -> Timeline:
         """When each region runs; see :func:`schedule`."""

@@ -1,6 +1,7 @@
 """What a model of the catalogue asks for, counted in the terms of a pass."""
 
 from mlsysim import catalog
+from mlsysim.catalog.operations import Attention, Indexer, Message, Product, Scan, each, weights
 from mlsysim.catalog.shapes import Model
 from mlsysim.inference.context import CHUNKS, chunk_work
 from mlsysim.inference.work import ACTIVATION_BYTES, Work
@@ -21,100 +22,92 @@ def work_of(model: Model | str) -> Work:
     """
     m = catalog.model(model)
     m.check_whole("work_of")
-    count = matrix_count(m)
-    value = m.v_head_dim or m.head_dim
-    attended, recurrent, mlps = (n / m.layers for n in (m.n_attention_layers, m.n_recurrent_layers, m.n_mlp_layers))
+    count, n = matrix_count(m), m.n_layers
+    attended = m.n_attention_layers
+    core = m.core or _NONE
     state, together = _recurrence_macs(m)
-    query = m.head_dim + m.qk_rope_head_dim if m.is_mla else m.head_dim
-    latent = m.kv_lora_rank + m.qk_rope_head_dim
-    layers = max(m.n_attention_layers, 1)
-    indexers, near = (m.n_indexers or m.n_indexed_layers) / layers, m.n_near_layers / layers
-    macs, elements = (
-        float(query + value),
-        float(latent),
-    )  # of a head, and cached of a token, on average over layers with attention
-    if not m.is_mla:
-        kinds = m.attention_kinds
-        cached = [k.own * k.kv_heads * (k.size + k.value) for k in kinds]
-        elements = sum(cached) / layers
-        macs = sum(k.layers * k.heads * (k.size + k.value) for k in kinds) / (layers * max(m.heads, 1))
-        # where layers with a window are unlike the others, they count by what they cache
-        near = (
-            sum(n for n, k in zip(cached, kinds, strict=True) if k.windowed) / max(sum(cached), 1)
-            if m.attn_window
-            else near
-        )
+    # of a head, and cached of a token, on average over layers with attention
+    macs = sum(k * one.heads * (one.qk_dim + one.v_dim) for k, one in m.cores) / max(attended * core.heads, 1)
+    latents = sum(k * one.heads * (one.latent_qk + one.latent_v or one.qk_dim + one.v_dim) for k, one in m.cores)
+    elements = sum(k * one.cached for k, one in m.cores) / max(attended, 1)
+    indexing = sum(k * one.heads * one.size for k, one in m.indexers) / max(attended, 1)
+    indexed = sum(k * one.size for k, one in m.indexers) / max(attended, 1)
+    experts = m.products("experts", "up")
     return Work(
-        layers=m.layers,
+        layers=n,
         hidden=m.hidden,
-        attention_params=(count.attention + count.recurrence + count.indexer) / m.layers,
-        dense_params=(count.dense_mlp + count.shared_experts + count.router + count.other) / m.layers,
-        head_params=m.vocab * (m.embedding_width or m.hidden),
+        attention_params=(count.attention + count.recurrence + count.indexer) / n,
+        dense_params=(count.dense_mlp + count.shared_experts + count.router + count.other) / n,
+        head_params=weights(m.head),
         heads=m.heads,
-        key_value_macs=attended * macs,
-        absorbed_macs=attended * (latent + m.kv_lora_rank if m.is_mla else macs),
-        kv_elements=attended * elements,
+        key_value_macs=attended / n * macs,
+        absorbed_macs=latents / n / max(core.heads, 1),
+        kv_elements=attended / n * elements,
         kv_shards=1 if m.is_mla else max(1, m.kv_heads),
         window=m.reach,
-        windowed=near,
-        indexing=indexers * m.index_heads * m.index_head_dim / max(m.heads * macs, 1.0),
-        picked=float(latent + m.kv_lora_rank) / macs if m.is_mla and m.n_indexed_layers else 1.0,
-        index_reading=indexers * m.index_head_dim * _INDEX_BYTES / (ACTIVATION_BYTES * max(elements, 1.0)),
-        state_bytes=state_of(m) / m.layers,
-        state_macs=recurrent * state,
-        chunk_macs=recurrent * together,
-        expert_params=count.experts / (m.n_experts * m.n_moe_layers) if m.is_moe else 0.0,
+        windowed=_near(m),
+        indexing=indexing / max(m.heads * macs, 1.0),
+        picked=float(core.latent_qk + core.latent_v) / macs if core.latent_v and core.picked else 1.0,
+        index_reading=indexed * _INDEX_BYTES / (ACTIVATION_BYTES * max(elements, 1.0)),
+        state_bytes=state_of(m) / n,
+        state_macs=state / n,
+        chunk_macs=together / n,
+        expert_params=count.experts / (m.n_experts * m.n_moe_layers) if experts else 0.0,
         n_experts=m.n_experts,
         top_k=m.top_k,
-        routed_hidden=m.moe_hidden,
-        moe=m.n_moe_layers / m.layers,
-        all_reduces=1.0 if m.parallel_block else m.n_mixed_layers / m.layers + mlps,
-        kernels=kernels_of(
-            m.is_mla,
-            bool(m.q_lora_rank),
-            m.n_moe_layers / m.layers,
-            m.n_shared_experts > 0,
-            attended=attended,
-            recurrent=recurrent,
-            mlps=mlps,
-            indexers=(m.n_indexers or m.n_indexed_layers) / m.layers,
-        ),
-        grouped=2.0 * m.n_moe_layers / m.layers,
+        routed_hidden=experts[0][1].k if experts and experts[0][1].k != m.hidden else 0,
+        moe=m.n_moe_layers / n,
+        all_reduces=sum(k for k, o in each(m.layers) if isinstance(o, Message)) / n,
+        kernels=_kernels(m),
+        grouped=2.0 * m.n_moe_layers / n,
     )
 
 
+_NONE = Attention(0, 0, 0, 0, 0)
+
+
+def _near(m: Model) -> float:
+    """Share of attention that reaches no further than a window, by what is cached, or than what an indexer picks."""
+    if any(core.window for _, core in m.cores):
+        cached = sum(n * core.cached for n, core in m.cores)
+        return sum(n * core.cached for n, core in m.cores if core.window) / max(cached, 1)
+    return sum(n for n, core in m.cores if core.picked) / max(m.n_attention_layers, 1)
+
+
 def _recurrence_macs(m: Model) -> tuple[float, float]:
-    """Multiply-adds of a token in one layer with a recurrence: with the state, and in a prompt with those of its chunk."""
-    delta = m.recurrence.endswith("-delta")
-    shape: dict[str, float] = {"heads": m.recurrent_heads, "key_dim": m.recurrent_state}
-    shape |= {"value_dim": m.recurrent_head_dim, "touches": 3.0 if delta else 2.0}
-    shape["key_heads"] = m.recurrent_heads if delta else m.recurrent_key_heads
-    chunk, keys, values = CHUNKS.get(m.recurrence, (0, 1, 1))
-    state = chunk_work(0.0, **shape) / 2.0
-    return state, chunk_work(chunk, **shape, key_products=keys, value_products=values) / 2.0 - state
+    """Multiply-adds of a token in all recurrences: with the states, and in a prompt with those of its chunk."""
+    states = chunks = 0.0
+    for n, scan, _ in m.recurrences:
+        delta = scan.kind.endswith("-delta")
+        shape: dict[str, float] = {"heads": scan.heads, "key_dim": scan.columns, "value_dim": scan.rows}
+        shape |= {"touches": 3.0 if delta else 2.0, "key_heads": scan.heads if delta else scan.key_heads}
+        chunk, keys, values = CHUNKS.get(scan.kind, (0, 1, 1))
+        state = chunk_work(0.0, **shape) / 2.0
+        states += n * state
+        chunks += n * (chunk_work(chunk, **shape, key_products=keys, value_products=values) / 2.0 - state)
+    return states, chunks
 
 
-def kernels_of(
-    latent: bool,
-    query_rank: bool,
-    moe: float,
-    shared: bool,
-    *,
-    attended: float = 1.0,
-    recurrent: float = 0.0,
-    mlps: float = 1.0,
-    indexers: float = 0.0,
-) -> float:
+def _kernels(m: Model) -> float:
     """Kernels of a layer, averaged over unlike ones, without attention and grouped products.
 
     Queries, keys and values in one product and the output, or the four or five products of latent attention; up and down,
     or the router and the shared experts' up and down; two norms, the rotation, the write into the cache, the activation.
     A recurrence has two products, a convolution and a gated norm; an indexer has thirteen of its own.
-
-    >>> kernels_of(False, False, 0.0, False), kernels_of(True, True, 1.0, True)
-    (9.0, 13.0)
     """
-    attention = (4.0 + query_rank) if latent else 2.0
-    mixing = attended * (attention + 2.0) + 4.0 * recurrent
-    norms = min(1.0, attended + recurrent) + mlps
-    return mixing + norms + mlps + (mlps - moe) * 2.0 + moe * (1.0 + 2.0 * shared) + indexers * _INDEXER
+    total = 0.0
+    for layer in m.layers:
+        ops = layer.operations
+        names = {o.name for o in ops if isinstance(o, Product)}
+        parts = {o.part for o in ops if isinstance(o, Product)}
+        shared = any(isinstance(o, Product) and (o.part, o.name) == ("shared_experts", "up") for o in ops)
+        mixed = any(isinstance(o, Attention | Scan) for o in ops)
+        if any(isinstance(o, Attention) for o in ops):
+            products = 4 + ("q_down" in names) if "kv_down" in names else 2
+            total += layer.count * (products + 2)
+        total += layer.count * 4 * any(isinstance(o, Scan) for o in ops)
+        total += layer.count * _INDEXER * any(isinstance(o, Indexer) for o in ops)
+        norms = mixed + bool(parts & {"dense_mlp", "experts"})
+        mlp = 3 * ("dense_mlp" in parts) + ("experts" in parts) * (2 + 2 * shared)
+        total += layer.count * (norms + mlp)
+    return total / m.n_layers

@@ -21,7 +21,7 @@ from mlsysim.inference.work import Efficiencies, Machine, Split, Work
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.quantised import stored_parts
 from mlsysim.parallelism import Plan, placement
-from mlsysim.results import CALLER, Explanation, Input, Result, labelled, plain
+from mlsysim.results import CALLER, Explanation, Input, Result, labelled
 from mlsysim.transformer import parameter_count
 
 if TYPE_CHECKING:
@@ -64,6 +64,12 @@ def format_bytes(name: str) -> float:
 @dataclass(frozen=True)
 class Deployment(Result):
     """One replica of a model: where it runs, how it is split, and in which formats. Made by :func:`deploy`."""
+
+    NUMBERS = (
+        "model=model.name device=device.name devices tp=split.tp pp=split.pp dp=split.dp ep=split.ep precision weights experts "
+        "head kv block_tokens weights_bytes=weight_memory kv_bytes_per_token=token_bytes kv_room_bytes "
+        "capacity_bytes=device.usable_memory efficiencies=efficiencies.name"
+    )
 
     model: Model
     device: Device
@@ -130,27 +136,6 @@ class Deployment(Result):
             inputs.append(Input("link", m.intra_bandwidth, "byte/s", self.origins.get("intra_bandwidth", CALLER)))
         return Explanation(self.summary()[0], (), inputs, (self.rates, LEFT_OUT))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "model": self.model.name,
-            "device": self.device.name,
-            "devices": self.devices,
-            **{name: getattr(self.split, name) for name in ("tp", "pp", "dp", "ep")},
-            "precision": self.precision,
-            "weights": self.weights,
-            "experts": self.experts,
-            "head": self.head,
-            "kv": self.kv,
-            "block_tokens": self.block_tokens,
-            "weights_bytes": self.weight_memory,
-            "kv_bytes_per_token": self.token_bytes,
-            "kv_room_bytes": self.kv_room,
-            "capacity_bytes": self.device.usable_memory,
-            "efficiencies": self.efficiencies.name,
-        }
-        return dict(plain(found))
-
     def place(self, phase: str) -> Mapping[str, str]:
         """Where an answer lies, for its range: generation, kind of model, precision and phase.
 
@@ -185,7 +170,7 @@ class Deployment(Result):
     def weight_memory(self) -> float:
         """Weights on the fullest device, bytes."""
         count, s, m = parameter_count(self.model), self.split, self.model
-        fullest = -(-m.layers // int(s.pp)) / m.layers
+        fullest = -(-m.n_layers // int(s.pp)) / m.n_layers
         rest = count.total - count.experts - count.embedding - count.lm_head
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
         # Embedding and head lie at the two ends of a pipeline, together without one or when they are the same table.
@@ -204,7 +189,7 @@ class Deployment(Result):
         whole = -(-tokens // self.block_tokens) * self.block_tokens
         cache = memory.kv_cache_of(m, batch / s.dp, whole, s.kv_bytes)
         states = memory.state_of(m, batch / s.dp) / s.tp
-        return -(-m.layers // int(s.pp)) / m.layers * (cache / min(s.tp, self.work.kv_shards) + states)
+        return -(-m.n_layers // int(s.pp)) / m.n_layers * (cache / min(s.tp, self.work.kv_shards) + states)
 
     def memory(self, batch: Num, tokens: Num) -> Num:
         """Weights and cache on the fullest device, bytes."""
@@ -363,6 +348,56 @@ _MOST_KNOWN = 64
 _known: dict[tuple[Any, ...], tuple[Model, Device, Deployment]] = {}  # a slider asks for the same one again and again
 
 
+def _check(m: Model, machines: Machines, counts: Mapping[str, int], experts: str | None, dispatcher: str) -> None:
+    """Raise an InputError for what cannot split the model, or needs more devices than there are."""
+    for name, value in counts.items():
+        _whole(name, value)
+    tp, pp, dp, ep = (counts[name] for name in ("tp", "pp", "dp", "ep"))
+    if dispatcher not in _DISPATCHERS:
+        raise unknown_name("dispatcher", dispatcher, _DISPATCHERS)
+    if (tp * dp) % ep:
+        raise InputError(f"deploy: ep = {ep} must divide tp x dp = {tp * dp}, whose ranks share the experts")
+    if ep > 1 and (not m.is_moe or m.n_experts % ep):
+        raise InputError(f"deploy: ep = {ep} must divide the {m.n_experts} experts of {m.name}; use 1 without experts")
+    Plan(tp=tp, pp=pp).check(m)
+    if experts is not None and not m.is_moe:
+        raise InputError(
+            f"deploy: experts = {experts[:40]!r} is a format of routed experts, and {m.name} has none; leave it out, or give weights"
+        )
+    replica = tp * pp * dp
+    if machines.count is not None and replica > machines.count:
+        raise InputError(
+            f"deploy: tp x pp x dp = {replica} devices, and {machines} have {machines.count}; take fewer, or more of them"
+        )
+
+
+def _links(
+    machines: Machines, replica: int, intra: float | None, inter: float | None, domain: int | None
+) -> tuple[int, float | None, float | None, bool, dict[str, str]]:
+    """Devices of a domain, the links inside and between them, whether those are the host's slots, and whence they are known."""
+    d, nodes = machines.device, machines.cluster
+    size = domain
+    if size is None:
+        size = nodes.domain if nodes is not None else d.scale_up_domain if d.has("scale_up_domain") else 1
+    for name, given in (("intra_bandwidth", intra), ("inter_bandwidth", inter)):
+        if given is not None:
+            check_argument("deploy", name, given, "byte/s", _BANDWIDTH)
+    origins, slots = {"inter_bandwidth": "given by the caller"}, False
+    if replica > size and inter is None:
+        if nodes is not None:
+            inter = nodes.node.scale_out_bandwidth
+            origins["inter_bandwidth"] = f"{nodes.node.nics} x {nodes.node.scale_out.name} of {nodes.node.name}"
+        elif size < CARDS and d.has("host_bandwidth"):
+            inter, slots = d.host_bandwidth, True
+            origins["inter_bandwidth"] = f"the link to the host: {d.origin('host_bandwidth')}"
+        else:
+            raise InputError(catalog.no_link("deploy", d, f"{replica} devices", size))
+    if intra is None and replica > 1 and size > 1:
+        intra = d.scale_up_bandwidth
+        origins["intra_bandwidth"] = d.origin("scale_up_bandwidth")
+    return size, intra, inter if inter is not None else intra, slots, origins
+
+
 def _deploy(
     m: Model,
     machines: Machines,
@@ -385,49 +420,10 @@ def _deploy(
     server: str,
 ) -> Deployment:
     d, nodes = machines.device, machines.cluster
-    for name, value in (("tp", tp), ("pp", pp), ("dp", dp), ("ep", ep)):
-        _whole(name, value)
-    _whole("interleaved", interleaved)
-    _whole("block_tokens", block_tokens)
-    if dispatcher not in _DISPATCHERS:
-        raise unknown_name("dispatcher", dispatcher, _DISPATCHERS)
-    if (tp * dp) % ep:
-        raise InputError(f"deploy: ep = {ep} must divide tp x dp = {tp * dp}, whose ranks share the experts")
-    if ep > 1 and (not m.is_moe or m.n_experts % ep):
-        raise InputError(f"deploy: ep = {ep} must divide the {m.n_experts} experts of {m.name}; use 1 without experts")
-    Plan(tp=tp, pp=pp).check(m)
-    if experts is not None and not m.is_moe:
-        raise InputError(
-            f"deploy: experts = {experts[:40]!r} is a format of routed experts, and {m.name} has none; leave it out, or give weights"
-        )
+    degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": ep}
+    _check(m, machines, degrees | {"interleaved": interleaved, "block_tokens": block_tokens}, experts, dispatcher)
     stored = stored_parts(precision if weights is None else weights, m.is_moe, experts=experts, head=head)
-    replica = tp * pp * dp
-    if machines.count is not None and replica > machines.count:
-        raise InputError(
-            f"deploy: tp x pp x dp = {replica} devices, and {machines} have {machines.count}; take fewer, or more of them"
-        )
-    size = domain
-    if size is None:
-        size = nodes.domain if nodes is not None else d.scale_up_domain if d.has("scale_up_domain") else 1
-    for name, given in (("intra_bandwidth", intra_bandwidth), ("inter_bandwidth", inter_bandwidth)):
-        if given is not None:
-            check_argument("deploy", name, given, "byte/s", _BANDWIDTH)
-    origins, slots = {"inter_bandwidth": "given by the caller"}, False
-    if replica > size and inter_bandwidth is None:
-        if nodes is not None:
-            inter_bandwidth = nodes.node.scale_out_bandwidth
-            origins["inter_bandwidth"] = f"{nodes.node.nics} x {nodes.node.scale_out.name} of {nodes.node.name}"
-        elif size < CARDS and d.has("host_bandwidth"):
-            inter_bandwidth = d.host_bandwidth
-            origins["inter_bandwidth"] = f"the link to the host: {d.origin('host_bandwidth')}"
-            slots = True
-        else:
-            raise InputError(catalog.no_link("deploy", d, f"{replica} devices", size))
-    intra = intra_bandwidth
-    if intra is None and replica > 1 and size > 1:
-        intra = d.scale_up_bandwidth
-        origins["intra_bandwidth"] = d.origin("scale_up_bandwidth")
-    inter = inter_bandwidth if inter_bandwidth is not None else intra
+    size, intra, inter, slots, origins = _links(machines, tp * pp * dp, intra_bandwidth, inter_bandwidth, domain)
     lies = placement(Plan(tp=tp, pp=pp, dp=dp), size)
     tp_inside = int(lies.inside["tp"])
     ep_room = int(lies.inside["tp"] * lies.inside["dp"])

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
-from mlsysim import catalog
+from mlsysim import _chains, catalog
 from mlsysim._numeric import Num
+from mlsysim._numeric.traced import given
 from mlsysim.catalog import Device
 from mlsysim.efficiencies import (
     BOUND,
@@ -18,12 +20,14 @@ from mlsysim.efficiencies import (
     Same,
     Server,
     checked,
+    fitted_to,
     kernel_shares,
     lineage,
     measured_share,
     pooled,
     server_of,
     shipped,
+    traced_constants,
 )
 from mlsysim.inference.equations import unpack_time
 from mlsysim.inference.work import BOUND as ALL_PRINTED
@@ -74,6 +78,7 @@ def from_constants(
     sharded: bool,
     vector_flops: Num,
     constants: Constants,
+    traced: bool = False,
 ) -> Efficiencies:
     """Sourced and counted values, and the constants of a device's classes; without constants the datasheet's.
 
@@ -91,6 +96,8 @@ def from_constants(
         Of the vector units.
     constants : Constants
         None for the datasheet.
+    traced : bool
+        Whether every figure knows its source, for an explanation.
     """
     eager = {"launch_time": _EAGER_LAUNCH, "step_overhead": _EAGER_STEP} if server.decode == "eager" else {}
     sourced: dict[str, Any] = {"elementwise": PASSES, "replicated": 0.0 if sharded else REPLICATED, "link": LINK}
@@ -103,7 +110,7 @@ def from_constants(
             DATASHEET, source, gemm=share, attention=share, latent=share, memory=stream, cache=stream,
             grouped=share, grouped_memory=stream, latent_cache=stream, **sourced, **eager, **prompts
         )  # fmt: skip
-    shares = kernel_shares(line)
+    shares = kernel_shares(line, traced)
     k, software = dict(shares.values), constants["software"]
     family = pooled({name: v for name, v in constants.items() if name not in _SOFTWARE}, line)
     own = family.values if family is not None else {}
@@ -116,7 +123,7 @@ def from_constants(
     gemm = own.get("products", k["products_8" if peak > 1.5 * half_peak else "products_16"])
     return Efficiencies(
         name=CALIBRATED,
-        source=f"kernels as measured alone, software fitted by scripts/maintain/fit_constants.py{whose}{named}",
+        source=f"kernels as measured alone, software {fitted_to('inference')}{whose}{named}",
         gemm=gemm,
         grouped=min(gemm, k["grouped"]),
         grouped_memory=memory if shared_memory else min(memory, k["grouped_memory"]),
@@ -127,7 +134,7 @@ def from_constants(
         memory=memory,
         cache=memory if shared_memory else k["cache"],
         link_latency=software["library_latency" if hosted else "link_latency"],
-        network_start=shipped("collective")["call"]["startup_s"],
+        network_start=(traced_constants if traced else shipped)("collective")["call"]["startup_s"],
         short_link=software["short_link"],
         switch_time=software["switch_time"],
         layer_overhead=whole,
@@ -181,9 +188,11 @@ def efficiencies_of(
 
 
 @lru_cache(maxsize=256)
-def _of(key: Same, precision: str, word: str, server: Server) -> Efficiencies:
+def _of(key: Same, precision: str, word: str, server: Server, traced: bool = False) -> Efficiencies:
     d, line = key.device, lineage(key.device)
     half = half_peak(d, precision)
+    vector = vector_rate(d, half, line)
+    constants = {} if word == DATASHEET else (traced_constants if traced else shipped)("inference")
     return from_constants(
         d.peak_flops[precision],
         half,
@@ -192,9 +201,42 @@ def _of(key: Same, precision: str, word: str, server: Server) -> Efficiencies:
         server=server,
         shared_memory=shares_memory(d, d.memory_bandwidth),
         sharded=d.kind == "tpu",
-        vector_flops=vector_rate(d, half, line),
-        constants={} if word == DATASHEET else shipped("inference"),
+        vector_flops=given(vector, "vector rate", "FLOP/s", "the device's vector units") if traced else vector,
+        constants=constants,
+        traced=traced,
     )
+
+
+# Where figures come from that no kernel was timed for and no row fitted.
+_ORIGINS = {
+    "elementwise": "counted: korthikanti2022recompute, sec. 4.1 and 4.2",
+    "replicated": "counted: korthikanti2022recompute, sec. 4.2",
+    "link": "azure2024a100: its all-reduce of 8 GB over what the links print",
+    "tile": "deepgemm2025: rows of a tile of grouped products",
+    "step_overhead": "tam2026, H2: geometric mean of its range",
+    "launch_time": "reddi2026mathpage, sec. 1: geometric mean of its range, for the kernels of a layer",
+}
+
+
+def traced_efficiencies(
+    device: Device, precision: str, efficiencies: Efficiencies, framework: str = ""
+) -> Efficiencies:
+    """The same efficiencies, each figure with its source: what it was measured on, or fitted to."""
+    used = efficiencies
+    if efficiencies.name in (CALIBRATED, DATASHEET):
+        known = _of(Same(device), precision, efficiencies.name, server_of(framework), True)
+        used = known if known == efficiencies else efficiencies
+    origins = {f.name: f"{used.name}: {used.source}" for f in fields(used)}
+    return _chains.traced(
+        used, origins | (_ORIGINS if used.name in (CALIBRATED, DATASHEET) else {}), _UNITS, "efficiencies: {}"
+    )
+
+
+_UNITS = {
+    name: "s"
+    for name in Efficiencies.__dataclass_fields__
+    if name.endswith(("_overhead", "_time", "_start", "_latency"))
+}
 
 
 def half_peak(device: Device, precision: str) -> float:

@@ -13,7 +13,7 @@ from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
 from mlsysim.efficiencies import own
 from mlsysim.experts import uneven_experts_hit
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
-from mlsysim.results import Listed, Timed
+from mlsysim.results import Result, Timed
 
 # Share of the multiprocessors that compute while the kernels of DeepEP send tokens: 24 of 132 send (infersim2026readme, its
 # run of DeepSeek-V3's prompts on H800, sm_ratio 108/132). Those of decode steps need none.
@@ -79,7 +79,7 @@ BOUND = Efficiencies()
 
 
 @dataclass(frozen=True)
-class Work(Listed):
+class Work(Result):
     """What a model asks for; per layer unless it says otherwise, averaged over unlike layers."""
 
     layers: Num
@@ -130,7 +130,7 @@ class Work(Listed):
 
 
 @dataclass(frozen=True)
-class Split(Listed):
+class Split(Result):
     """Formats and parallel degrees of one replica of a model."""
 
     tp: Num = 1.0
@@ -151,7 +151,7 @@ class Split(Listed):
 
 
 @dataclass(frozen=True)
-class Machine(Listed):
+class Machine(Result):
     """One device and its links, byte/s per device and one way."""
 
     peak_flops: Num
@@ -185,7 +185,7 @@ class Terms(Timed):
 
 
 @dataclass(frozen=True)
-class Component(Listed):
+class Component(Result):
     """Work and traffic of one kind on one device, over all layers and micro-batches of a pass."""
 
     flops: Num
@@ -210,7 +210,7 @@ _MESSAGES: dict[str, Callable[..., Num]] = {
 
 
 @dataclass(frozen=True)
-class Message(Listed):
+class Message(Result):
     """All messages of one kind in a pass: the label of their equation, and its arguments for all of them together."""
 
     name: str
@@ -223,7 +223,7 @@ class Message(Listed):
 
 
 @dataclass(frozen=True)
-class PassCost(Listed):
+class PassCost(Result):
     """A pass in terms, and what stands behind them: work and traffic of one micro-batch on one tensor-parallel rank."""
 
     terms: Terms
@@ -475,7 +475,7 @@ def pass_cost(
 
 
 @dataclass(frozen=True)
-class MixedCost(Listed):
+class MixedCost(Result):
     """A step of a server, which prompts and answers share: seconds by term, and what stands behind them."""
 
     components: dict[str, Component]  # attention of prompts and of answers apart

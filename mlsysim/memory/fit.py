@@ -1,8 +1,8 @@
 """Will it fit? Everything that one device holds in training, term by term, against what it has."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, transformer, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
@@ -19,7 +19,7 @@ from mlsysim.memory.activations import (
     stored_activations,
 )
 from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_window
-from mlsysim.memory.formats import SCALINGS
+from mlsysim.memory.formats import SCALINGS, Scaling
 from mlsysim.memory.recurrent import recurrent_state
 from mlsysim.memory.states import OPTIMIZERS, Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
 from mlsysim.memory.states import recipe as _recipe
@@ -256,16 +256,17 @@ def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num 
     m = catalog.model(model)
     m.check_whole("kv_cache_of")
     size = element_bytes
-    index = kv_cache_mla(m.n_indexers or m.n_indexed_layers, batch, tokens, m.index_head_dim, 0, size)
-    if m.is_mla:
-        return kv_cache_mla(m.n_attention_layers, batch, tokens, m.kv_lora_rank, m.qk_rope_head_dim, size) + index
-    total = index
-    for _, _, kv_heads, keys, values, windowed, layers in m.attention_kinds:
-        mean = (keys + values) / 2  # values need not be as wide as keys
-        if windowed:
-            total = total + kv_cache_window(0, layers, m.attn_window, batch, tokens, kv_heads, mean, size)
+    total: Num = sum(kv_cache_mla(n, batch, tokens, one.size, 0, size) for n, one in m.indexers)
+    for layers, core in m.cores:
+        mean = (core.qk_dim + core.v_dim) / 2  # values need not be as wide as keys
+        if not core.cached:
+            continue
+        if core.latent_v:
+            total = total + kv_cache_mla(layers, batch, tokens, core.latent_v, core.rope_dim, size)
+        elif core.window:
+            total = total + kv_cache_window(0, layers, core.window, batch, tokens, core.kv_heads, mean, size)
         else:
-            total = total + kv_cache(layers, batch, tokens, kv_heads, mean, size)
+            total = total + kv_cache(layers, batch, tokens, core.kv_heads, mean, size)
     return total
 
 
@@ -280,9 +281,13 @@ def state_of(model: Model | str, batch: Num = 1, element_bytes: Num = 2.0) -> Nu
     """
     m = catalog.model(model)
     m.check_whole("state_of")
-    state = m.state_bits / 8 if m.state_bits else element_bytes
-    shape = (m.recurrent_heads, m.recurrent_head_dim, m.recurrent_state)
-    return recurrent_state(m.n_recurrent_layers, batch, *shape, state, m.conv_elements, element_bytes)
+    total: Num = 0.0 * batch
+    for layers, scan, conv in m.recurrences:
+        state = scan.state_bits / 8 if scan.state_bits else element_bytes
+        kept = max(conv.width - 1, 0) * conv.channels  # its last inputs
+        shape = (scan.heads, scan.rows, scan.columns)
+        total = total + recurrent_state(layers, batch, *shape, state, kept, element_bytes)
+    return total
 
 
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "micro_batch")
@@ -493,14 +498,16 @@ class _Widths:
 
     @classmethod
     def of(cls, m: Model) -> "_Widths":
-        active = m.top_k * m.moe_ffn + m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
-        moe = m.n_moe_layers
-        mlp = (moe * active + (m.layers - moe) * m.ffn) / m.layers
+        parts = ("dense_mlp", "experts", "shared_experts")
+        mlp = sum(n * o.k * o.used for part in parts for n, o in m.products(part, "down")) / m.n_layers
         inputs = 2 if m.gated_mlp else 1
-        if m.is_mla:  # keys and queries carry the rotary part, values their own size
-            both = m.heads * (m.head_dim + m.qk_rope_head_dim + (m.v_head_dim or m.head_dim)) / 2
+        core = m.core
+        if core is None:
+            return cls(0.0, 0.0, mlp, inputs)
+        if core.latent_v:  # keys and queries carry the rotary part, values their own size
+            both = core.heads * (core.qk_dim + core.v_dim) / 2
             return cls(both, both, mlp, inputs)
-        return cls(m.heads * m.head_dim, m.kv_heads * m.head_dim, mlp, inputs)
+        return cls(core.heads * core.qk_dim, core.kv_heads * core.qk_dim, mlp, inputs)
 
 
 @dataclass(frozen=True)
@@ -515,17 +522,18 @@ class _Kept:
 
     @classmethod
     def of(cls, m: Model, w: _Widths, modules: tuple[str, ...], narrow: bool, fused_mlp: bool) -> "_Kept":
-        moe = m.n_moe_layers / m.layers
+        moe = m.n_moe_layers / m.n_layers
         gates = w.mlp_inputs if fused_mlp or not m.gated_mlp else w.mlp_inputs + 1
         norms = 0.0 if "layernorm" in modules else 2.0 * m.hidden
         cut_wide, cut_narrow, again = 2.0 * (w.query + w.kv), moe * m.top_k * m.hidden, 0.0
         if "mla_up_proj" in modules:
-            if not m.is_mla:
+            core = m.core
+            if core is None or not core.latent_v:
                 raise InputError(
                     f"recompute_modules: 'mla_up_proj' needs latent attention; {m.name} has none, leave it out"
                 )
-            again = m.heads * (2.0 * (m.head_dim + m.qk_rope_head_dim) + (m.v_head_dim or m.head_dim))
-            cut_wide += m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim - again
+            again = core.heads * (2.0 * core.qk_dim + core.v_dim)
+            cut_wide += m.rank("q_down") + core.latent_qk - again
         act = "moe_act" in modules
         if act:
             again += w.mlp
@@ -560,7 +568,7 @@ class _Weights:
         tied = count.embedding if m.tied_embeddings else 0
         experts = modules * count.experts / m.n_moe_layers if m.is_moe else 0.0
         module = modules * transformer.mtp_parameters(m) / max(1, m.n_mtp_layers) - experts
-        return cls(layers / m.layers, count.experts / m.layers, before, count.lm_head, tied, module, experts)
+        return cls(layers / m.n_layers, count.experts / m.n_layers, before, count.lm_head, tied, module, experts)
 
 
 @widening
@@ -678,7 +686,7 @@ def training_memory(
 
     Source: rajbhandari2020zero, korthikanti2022recompute, zhao2023fsdp.
     """
-    m, d, w = catalog.model(model), catalog.where(device).device, _Widths.of(catalog.model(model))
+    m, d = catalog.model(model), catalog.where(device).device
     _check_choice("optimizer", optimizer, tuple(OPTIMIZERS))
     r = OPTIMIZERS[optimizer].of(_recipe(recipe))
     _check_choice("sharding", sharding, SHARDINGS)
@@ -692,137 +700,50 @@ def training_memory(
         )
     m.check_length("training_memory", seq)
     counts = {"seq": seq, "micro_batch": micro_batch, "tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep}
-    counts |= {"virtual_stages": virtual_stages}
-    if micro_batches is not None:
-        counts["micro_batches"] = micro_batches
-    for name, value in counts.items():  # a length may be a mean; the others are counted
-        check_argument("training_memory", name, value, "1", _LENGTH if name == "seq" else _COUNT)
-    if capacity is not None:
-        check_argument("training_memory", "capacity", capacity, "byte", _CAPACITY)
-    if not all_true(pp <= m.layers):
-        raise InputError(f"pp = {pp} must not exceed the {m.layers} layers of {m.name}")
-    if not all_true(ep <= dp * cp):
-        raise InputError(f"ep = {ep} must not exceed dp x cp = {dp * cp}: expert parallelism is nested in it")
-    if not all_true(dp * cp % ep == 0):
-        raise InputError(f"ep = {ep} must divide dp x cp = {dp * cp}, whose ranks share the experts; choose a divisor")
-    if not m.is_moe and not all_true(ep == 1):
-        raise InputError(f"ep = {ep} needs a mixture of experts; {m.name} is dense")
-
-    # One layer and one micro-batch on one device.
-    tokens, shards = seq / cp, tp if seq_parallel else 1
-    shape = {"seq": tokens, "micro_batch": micro_batch, "hidden": m.hidden}
-    widths = {"query_width": w.query, "kv_width": w.kv, "mlp_width": w.mlp}
-    split = {"tp": tp, "sequence_shards": shards}
-    tensors = w.mlp_inputs + 1 if fused_mlp or not m.gated_mlp else 4
-    sizes = {"element_bytes": 2.0, "mask_bytes": 1.0}
-    block = {**shape, **widths, "mlp_tensors": tensors, "masks": 2 * dropout, **split, **sizes}
-    whole = block_activations(**block)
-    # Without dropout only the softmax's output is kept: half of the two tensors of eq-activation-memory.
-    formats = {"element_bytes": 2.0, "mask_bytes": 1.0} if dropout else {"element_bytes": 1.0, "mask_bytes": 0.0}
-    scores = 0.0 if fused_attention else activation_memory(tokens, micro_batch, 0, m.heads, **formats) / tp
-    if recompute == "matmuls":
-        layer = activation_memory_matmuls(**shape, **widths, mlp_inputs=w.mlp_inputs, **split)
-    elif recompute == "full":
-        layer = activation_memory_full(**shape, sequence_shards=shards)
-    else:
-        layer = whole + (scores if recompute == "none" else 0.0)
-    stage_layers = -(-m.layers // pp)
-    block["layers"] = 1 if recompute in ("matmuls", "full") else 0  # how many are computed again at a time
-    again = block_activations(**block) + (0.0 if recompute == "none" else scores)
-    again_term: tuple[str, Mapping[str, Any]] = ("eq-activation-block", block)
-    counted = m.is_moe or bool(recompute_modules) or precision in SCALINGS  # tensor by tensor, and in which format
-    if counted and (recompute in ("none", "selective") or recompute_layers is not None):
-        format_ = SCALINGS.get(precision)
-        parts = _Kept.of(m, w, recompute_modules, format_ is not None, fused_mlp)
-        cut = {"tp": tp, "sequence_shards": shards, "narrow_bytes": 2.0 if format_ is None else format_.stored_bytes}
-        numbers = {name: getattr(parts, name) for name in ("whole_wide", "whole_narrow", "cut_wide", "cut_narrow")}
-        masks = 2.0 * dropout * tokens * micro_batch * m.hidden / shards
-        whole = stored_activations(tokens, micro_batch, **numbers, **cut) + masks
-        if recompute_layers is None:
-            layer = whole + (scores if recompute == "none" else 0.0)
-            numbers = dict.fromkeys(numbers, 0.0) | {"cut_wide": parts.again}
-            again = stored_activations(tokens, micro_batch, **numbers, **cut) + (0.0 if recompute == "none" else scores)
-            again_term = ("eq-activation-stored", {"seq": tokens, "micro_batch": micro_batch, **numbers, **cut})
-    if recompute_layers is not None:
-        if not all_true(recompute_layers <= stage_layers):
-            raise InputError(
-                f"recompute_layers = {recompute_layers} must not exceed the {stage_layers} layers of a stage"
-            )
-        layer = (recompute_layers * layer + (stage_layers - recompute_layers) * (whole + scores)) / stage_layers
-
-    # Both candidates for the heaviest stage; the last one holds fewer micro-batches, and the loss.
+    counts |= {"virtual_stages": virtual_stages} | ({} if micro_batches is None else {"micro_batches": micro_batches})
+    _check_counts(m, counts, capacity)
     modules = m.n_mtp_layers if mtp else 0
-    p, ranks = _Weights.of(m, modules), dp * cp
-    both_ends = (
-        schedule == "dualpipe"
-    )  # a device has a stage of each direction; the ends' devices may have fewer layers
-    held = 2 if both_ends else 1
-    slots = stage_layers * pp - m.layers  # layers that the fullest stage has and others need not have
-    spare = minimum(2 * stage_layers if modules else 2, slots) if both_ends else 0
-    enough = 2 * pp if micro_batches is None else micro_batches
-    alone = where(pp == 1, 1, 0)
-    kept = keeps_gathered(pp, reshard_after_forward) if sharding in GATHERED else 0
-    unsent = kept * (1 - alone)  # a pipeline adds gradients up, whole, and sends them after the last micro-batch
-    of_gradients = {"ranks": where(unsent > 0, 1, ranks), "replicas": where(unsent > 0, 1, replicas)}
-    stages = {}
-    for stage in ("first", "last"):
-        last = stage == "last"
-        ends = p.first + alone * p.last if not last else p.last + alone * p.first + (1 - alone) * p.tied
-        own_layers = stage_layers * held
-        if both_ends:  # the device of both ends, then one in the middle
-            ends, own_layers = (0, own_layers) if last else (p.first + p.last, own_layers - spare)
-        dense, experts = own_layers * p.layer + ends, own_layers * p.layer_experts
-        if modules:  # behind the last layer, which has fewer others beside it where the layers leave room for that
-            behind = where(last, 1, alone) if not both_ends else 1 - last
-            fewer = (1 - alone) * last * minimum(stage_layers, slots) if not both_ends else 0
-            copied = (
-                (1 - alone) * last * (p.first - p.tied) if not both_ends else 0
-            )  # each module embeds what comes next
-            own_layers = own_layers + behind * modules - fewer
-            dense = dense - fewer * p.layer + behind * p.module + copied
-            experts = experts - fewer * p.layer_experts + behind * p.module_experts
-        dense, experts = dense / tp, experts / (tp * ep)
-        pipeline = {
-            "layer_bytes": layer,
-            "layers": own_layers / held * pp,
-            "pp": pp,
-            "virtual_stages": virtual_stages,
-            "micro_batches": enough,
-            "position": 1 if last and schedule == "1f1b" else 0,
-            "extra": 1 if both_ends else 0,
-        }
-        states = [model_state_memory(dense, r, sharding, ranks * held if sharding != "none" else ranks, replicas)]
-        gradients = [model_state_memory(dense, r, sharding, **of_gradients)]
-        if m.is_moe:
-            copies = ranks * held / ep  # of an expert, before any sharding: there cannot be more whole ones than that
-            states.append(model_state_memory(experts, r, sharding, copies, minimum(replicas, copies)))
-            of_experts = {k: where(unsent > 0, 1, minimum(v, copies)) for k, v in of_gradients.items()}
-            gradients.append(model_state_memory(experts, r, sharding, **of_experts))
-        state = {t.name: t for t in (*states[0].terms, gradients[0].terms[1])}
-        sums = {name: sum(s._value(name) for s in (gradients if name == "gradients" else states)) for name in state}
-        output = {**shape, "vocab": m.vocab * (1 + modules), "tp": tp, "logit_bytes": logit_bytes, "element_bytes": 2.0}
-        output["seq"] = tokens * (1 if last != both_ends else alone)  # only the last stage computes the loss
-        unit = maximum((p.layer + p.layer_experts / ep) / tp, ends / tp)
-        flying = where(kept > 0, 1, units_in_flight) if sharding in GATHERED else 0
-        unit = where(kept > 0, dense + experts, unit)  # all that the device has is one unit, gathered once
-        gather = {"unit_parameters": unit, "compute_bytes": r.compute, "units_in_flight": flying}
-        if offload in ("optimizer", "both"):
-            sums["optimizer"] = 0 * sums["optimizer"]
-        if offload in ("activations", "both"):  # those of one micro-batch at a time
-            pipeline |= {"micro_batches": virtual_stages * 0 + 1, "extra": 0}
-        found = (
-            *(Term(t.name, sums[t.name], t.label, t.arguments) for t in state.values()),
-            Term("gathered", gathered_units(**gather), "eq-fsdp-gathered", gather),
-            Term("activations", activation_memory_pipeline(**pipeline), "eq-activation-pipeline", pipeline),
-            Term("output", output_activations(**output), "eq-activation-output", output),
-            Term("recomputed", again, *again_term),
-        )
-        stages[stage] = found, peak_memory(**{t.name: t.value for t in found})
-    (first_terms, first), (last_terms, last_total) = stages["first"], stages["last"]
-    heavier = last_total > first
+    shape = {"seq": seq / cp, "micro_batch": micro_batch, "hidden": m.hidden}
+    held = _layer_activations(
+        m,
+        shape,
+        {"tp": tp, "sequence_shards": tp if seq_parallel else 1},
+        recompute=recompute,
+        layers=recompute_layers,
+        modules=recompute_modules,
+        stage_layers=-(-m.n_layers // pp),
+        scaling=SCALINGS.get(precision),
+        fused_attention=fused_attention,
+        fused_mlp=fused_mlp,
+        dropout=dropout,
+    )
+    stages = _Stages(
+        m,
+        r,
+        _Weights.of(m, modules),
+        held,
+        shape=shape,
+        sharding=sharding,
+        tp=tp,
+        pp=pp,
+        ep=ep,
+        ranks=dp * cp,
+        replicas=replicas,
+        virtual_stages=virtual_stages,
+        micro_batches=2 * pp if micro_batches is None else micro_batches,
+        kept=keeps_gathered(pp, reshard_after_forward) if sharding in GATHERED else 0,
+        units_in_flight=units_in_flight,
+        schedule=schedule,
+        offload=offload,
+        modules=modules,
+        logit_bytes=logit_bytes,
+    )
+    both = [stages.terms(last) for last in (False, True)]
+    first, last = (peak_memory(**{t.name: t.value for t in terms}) for terms in both)
+    heavier = last > first
     terms = tuple(
         Term(a.name, where(heavier, b.value, a.value), a.label, (b if all_true(heavier) else a).arguments)
-        for a, b in zip(first_terms, last_terms, strict=True)
+        for a, b in zip(*both, strict=True)
     )
     return TrainingMemory(
         model=m,
@@ -830,9 +751,9 @@ def training_memory(
         recipe=r,
         sharding=sharding,
         recompute=recompute,
-        stage=where(heavier, "middle" if both_ends else "last", "ends" if both_ends else "first"),
+        stage=where(heavier, "middle" if stages.both_ends else "last", "ends" if stages.both_ends else "first"),
         terms=terms,
-        total=maximum(first, last_total),
+        total=maximum(first, last),
         capacity=d.usable_memory if capacity is None else capacity,
         capacity_origin=d.origin("usable_memory") if capacity is None else CALLER,
         given={**counts, "replicas": replicas, "logit_bytes": logit_bytes},
@@ -842,6 +763,196 @@ def training_memory(
             "Dropout masks are kept." if dropout else "No dropout.",
             *_beside(schedule, optimizer, offload),
             *(("Modules for multi-token prediction are trained behind the last layer.",) if modules else ()),
-            *_resharding(sharding, kept, alone),
+            *_resharding(sharding, stages.kept, stages.alone),
         ),
     )
+
+
+def _check_counts(m: Model, counts: Mapping[str, Num], capacity: float | None) -> None:
+    """Raise an InputError for a count out of range, or a split that the model cannot have."""
+    for name, value in counts.items():  # a length may be a mean; the others are counted
+        check_argument("training_memory", name, value, "1", _LENGTH if name == "seq" else _COUNT)
+    if capacity is not None:
+        check_argument("training_memory", "capacity", capacity, "byte", _CAPACITY)
+    pp, ep, ranks = counts["pp"], counts["ep"], counts["dp"] * counts["cp"]
+    if not all_true(pp <= m.n_layers):
+        raise InputError(f"pp = {pp} must not exceed the {m.n_layers} layers of {m.name}")
+    if not all_true(ep <= ranks):
+        raise InputError(f"ep = {ep} must not exceed dp x cp = {ranks}: expert parallelism is nested in it")
+    if not all_true(ranks % ep == 0):
+        raise InputError(f"ep = {ep} must divide dp x cp = {ranks}, whose ranks share the experts; choose a divisor")
+    if not m.is_moe and not all_true(ep == 1):
+        raise InputError(f"ep = {ep} needs a mixture of experts; {m.name} is dense")
+
+
+class _Activations(NamedTuple):
+    """Bytes of a micro-batch on a device: kept of a layer, and computed again at a time, with the equation of the latter."""
+
+    layer: Num
+    again: Num
+    label: str
+    arguments: Mapping[str, Any]
+
+
+def _layer_activations(
+    m: Model,
+    shape: Mapping[str, Num],
+    split: Mapping[str, Num],
+    *,
+    recompute: str,
+    layers: int | None,
+    modules: tuple[str, ...],
+    stage_layers: Num,
+    scaling: Scaling | None,
+    fused_attention: bool,
+    fused_mlp: bool,
+    dropout: bool,
+) -> _Activations:
+    """What one micro-batch leaves on a device in a layer, by the way of recomputing."""
+    w, (tokens, micro_batch) = _Widths.of(m), (shape["seq"], shape["micro_batch"])
+    widths = {"query_width": w.query, "kv_width": w.kv, "mlp_width": w.mlp}
+    tensors = w.mlp_inputs + 1 if fused_mlp or not m.gated_mlp else 4
+    sizes = {"element_bytes": 2.0, "mask_bytes": 1.0}
+    block: dict[str, Any] = {**shape, **widths, "mlp_tensors": tensors, "masks": 2 * dropout, **split, **sizes}
+    whole = block_activations(**block)
+    # Without dropout only the softmax's output is kept: half of the two tensors of eq-activation-memory.
+    formats = sizes if dropout else {"element_bytes": 1.0, "mask_bytes": 0.0}
+    scores = 0.0 if fused_attention else activation_memory(tokens, micro_batch, 0, m.heads, **formats) / split["tp"]
+    if recompute == "matmuls":
+        layer = activation_memory_matmuls(**shape, **widths, mlp_inputs=w.mlp_inputs, **split)
+    elif recompute == "full":
+        layer = activation_memory_full(**shape, sequence_shards=split["sequence_shards"])
+    else:
+        layer = whole + (scores if recompute == "none" else 0.0)
+    block["layers"] = 1 if recompute in ("matmuls", "full") else 0  # how many are computed again at a time
+    repeated = 0.0 if recompute == "none" else scores
+    found = _Activations(layer, block_activations(**block) + repeated, "eq-activation-block", block)
+    counted = m.is_moe or bool(modules) or scaling is not None  # tensor by tensor, and in which format
+    if counted and (recompute in ("none", "selective") or layers is not None):
+        parts = _Kept.of(m, w, modules, scaling is not None, fused_mlp)
+        cut = {**split, "narrow_bytes": 2.0 if scaling is None else scaling.stored_bytes}
+        numbers = {name: getattr(parts, name) for name in ("whole_wide", "whole_narrow", "cut_wide", "cut_narrow")}
+        masks = 2.0 * dropout * tokens * micro_batch * m.hidden / split["sequence_shards"]
+        whole = stored_activations(tokens, micro_batch, **numbers, **cut) + masks
+        if layers is None:
+            numbers = dict.fromkeys(numbers, 0.0) | {"cut_wide": parts.again}
+            again = stored_activations(tokens, micro_batch, **numbers, **cut) + repeated
+            arguments = {"seq": tokens, "micro_batch": micro_batch, **numbers, **cut}
+            kept = whole + (scores if recompute == "none" else 0.0)
+            return _Activations(kept, again, "eq-activation-stored", arguments)
+    if layers is None:
+        return found
+    if not all_true(layers <= stage_layers):
+        raise InputError(f"recompute_layers = {layers} must not exceed the {stage_layers} layers of a stage")
+    return found._replace(layer=(layers * layer + (stage_layers - layers) * (whole + scores)) / stage_layers)
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """Both candidates for the heaviest stage; the last one holds fewer micro-batches, and the loss."""
+
+    model: Model
+    recipe: Recipe
+    weights: _Weights
+    held: _Activations
+    _: KW_ONLY
+    shape: Mapping[str, Num]
+    sharding: str
+    tp: Num
+    pp: Num
+    ep: Num
+    ranks: Num
+    replicas: Num
+    virtual_stages: Num
+    micro_batches: Num
+    kept: Num
+    units_in_flight: Num
+    schedule: str
+    offload: str
+    modules: int
+    logit_bytes: Num
+
+    @property
+    def both_ends(self) -> bool:
+        """Whether a device has a stage of each direction; the ends' devices may have fewer layers."""
+        return self.schedule == "dualpipe"
+
+    @property
+    def alone(self) -> Num:
+        return where(self.pp == 1, 1, 0)
+
+    @property
+    def unsent(self) -> Num:
+        """1 where a pipeline adds gradients up, whole, and sends them after the last micro-batch."""
+        return self.kept * (1 - self.alone)
+
+    def _share(self, last: bool) -> tuple[Num, Num, Num, Num]:
+        """Layers of a device, its parameters without and of routed experts, and those of its ends."""
+        p, pp, alone = self.weights, self.pp, self.alone
+        each = -(-self.model.n_layers // pp)
+        slots = each * pp - self.model.n_layers  # layers that the fullest stage has and others need not have
+        ends = p.first + alone * p.last if not last else p.last + alone * p.first + (1 - alone) * p.tied
+        layers = each * (2 if self.both_ends else 1)
+        if self.both_ends:  # the device of both ends, then one in the middle
+            spare = minimum(2 * each if self.modules else 2, slots)
+            ends, layers = (0, layers) if last else (p.first + p.last, layers - spare)
+        dense, experts = layers * p.layer + ends, layers * p.layer_experts
+        if self.modules:  # behind the last layer, which has fewer others beside it where the layers leave room for that
+            behind = where(last, 1, alone) if not self.both_ends else 1 - last
+            fewer = (1 - alone) * last * minimum(each, slots) if not self.both_ends else 0
+            # each module embeds what comes next
+            copied = (1 - alone) * last * (p.first - p.tied) if not self.both_ends else 0
+            layers = layers + behind * self.modules - fewer
+            dense = dense - fewer * p.layer + behind * p.module + copied
+            experts = experts - fewer * p.layer_experts + behind * p.module_experts
+        return layers, dense / self.tp, experts / (self.tp * self.ep), ends
+
+    def _states(self, dense: Num, experts: Num) -> tuple[Term, ...]:
+        """Weights, gradients and states of the optimizer, those of routed experts among them."""
+        r, sharding, unsent, ranks = self.recipe, self.sharding, self.unsent, self.ranks
+        held = 2 if self.both_ends else 1
+        of_gradients = {"ranks": where(unsent > 0, 1, ranks), "replicas": where(unsent > 0, 1, self.replicas)}
+        states = [model_state_memory(dense, r, sharding, ranks * held if sharding != "none" else ranks, self.replicas)]
+        gradients = [model_state_memory(dense, r, sharding, **of_gradients)]
+        if self.model.is_moe:
+            copies = (
+                ranks * held / self.ep
+            )  # of an expert, before any sharding: there cannot be more whole ones than that
+            states.append(model_state_memory(experts, r, sharding, copies, minimum(self.replicas, copies)))
+            of_experts = {k: where(unsent > 0, 1, minimum(v, copies)) for k, v in of_gradients.items()}
+            gradients.append(model_state_memory(experts, r, sharding, **of_experts))
+        state = {t.name: t for t in (*states[0].terms, gradients[0].terms[1])}
+        sums = {name: sum(s._value(name) for s in (gradients if name == "gradients" else states)) for name in state}
+        if self.offload in ("optimizer", "both"):
+            sums["optimizer"] = 0 * sums["optimizer"]
+        return tuple(Term(t.name, sums[t.name], t.label, t.arguments) for t in state.values())
+
+    def terms(self, last: bool) -> tuple[Term, ...]:
+        """All that a device of the first or of the last stage holds."""
+        p, m = self.weights, self.model
+        layers, dense, experts, ends = self._share(last)
+        pipeline = {
+            "layer_bytes": self.held.layer,
+            "layers": layers / (2 if self.both_ends else 1) * self.pp,
+            "pp": self.pp,
+            "virtual_stages": self.virtual_stages,
+            "micro_batches": self.micro_batches,
+            "position": 1 if last and self.schedule == "1f1b" else 0,
+            "extra": 1 if self.both_ends else 0,
+        }
+        if self.offload in ("activations", "both"):  # those of one micro-batch at a time
+            pipeline |= {"micro_batches": self.virtual_stages * 0 + 1, "extra": 0}
+        output = {**self.shape, "vocab": m.vocab * (1 + self.modules), "tp": self.tp, "logit_bytes": self.logit_bytes}
+        # only the last stage computes the loss
+        output |= {"element_bytes": 2.0, "seq": self.shape["seq"] * (1 if last != self.both_ends else self.alone)}
+        unit = maximum((p.layer + p.layer_experts / self.ep) / self.tp, ends / self.tp)
+        flying = where(self.kept > 0, 1, self.units_in_flight) if self.sharding in GATHERED else 0
+        unit = where(self.kept > 0, dense + experts, unit)  # all that the device has is one unit, gathered once
+        gather = {"unit_parameters": unit, "compute_bytes": self.recipe.compute, "units_in_flight": flying}
+        return (
+            *self._states(dense, experts),
+            Term("gathered", gathered_units(**gather), "eq-fsdp-gathered", gather),
+            Term("activations", activation_memory_pipeline(**pipeline), "eq-activation-pipeline", pipeline),
+            Term("output", output_activations(**output), "eq-activation-output", output),
+            Term("recomputed", self.held.again, self.held.label, self.held.arguments),
+        )

@@ -11,7 +11,7 @@ from typing import Any
 from mlsysim import units
 from mlsysim.catalog.sourced import shipped
 from mlsysim.errors import InputError
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 # Parts of a model that a recipe stores alike; norms are small and stay wide in all of them.
 PARTS = ("attention", "dense", "shared", "experts", "router", "embedding", "head")
@@ -23,7 +23,7 @@ _UNQUANTISED = ("fp32", "bf16", "fp16")
 
 
 @dataclass(frozen=True)
-class PublishedRecipe(Listed):
+class PublishedRecipe(Result):
     """What a published checkpoint, or the recipe that writes it, stores in few bits."""
 
     name: str
@@ -41,7 +41,7 @@ class PublishedRecipe(Listed):
 
 
 @dataclass(frozen=True)
-class StoredParts(Listed):
+class StoredParts(Result):
     """Number formats of a checkpoint: of the layers without their routed experts, of these, of embedding and head."""
 
     layers: str

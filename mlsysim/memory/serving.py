@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, transformer, units
 from mlsysim.catalog import Device, Model
+from mlsysim.catalog.operations import Gather
+from mlsysim.catalog.operations import weights as numbers
 from mlsysim.catalog.shapes import asked_for
 from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
@@ -19,7 +21,7 @@ from mlsysim.memory.fit import state_of
 from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
 from mlsysim.memory.server_ranges import server_place, server_quantiles, server_unseen
-from mlsysim.results import Explanation, Input, Listed, Result, Term, labelled, largest, plain
+from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -200,7 +202,7 @@ def weight_format(name: str) -> tuple[str, Format]:
 
 
 @dataclass(frozen=True)
-class ServerRelease(Listed):
+class ServerRelease(Result):
     """What one release of an engine holds beside weights, activations and cache, each figure with its source."""
 
     engine: str
@@ -312,8 +314,8 @@ def cache_groups(m: Model, layers: int) -> tuple[int, int]:
     >>> cache_groups(catalog.model("Qwen3-Next-80B-A3B"), 48)  # 12 layers with attention, 36 with a state
     (12, 4)
     """
-    kinds = (*(kind.own for kind in m.attention_kinds), m.n_recurrent_layers)
-    counts = sorted(n for n in (round(kind * layers / m.layers) for kind in kinds) if n)
+    kinds = (*(n for n, core in m.cores if core.cached), m.n_recurrent_layers)
+    counts = sorted(n for n in (round(kind * layers / m.n_layers) for kind in kinds) if n)
     if len(counts) < 2:
         return (counts or [layers])[0], 1
     size = counts[-1] if counts[-1] < counts[0] * _GROUPED else counts[0]
@@ -323,11 +325,12 @@ def cache_groups(m: Model, layers: int) -> tuple[int, int]:
 def layer_cache_bytes(m: Model, tp: int, element_bytes: float) -> float:
     """Cache of one token in one layer on one device; latent attention, and heads that are too few, are copied."""
     m.check_whole("layer_cache_bytes")
-    if m.is_mla:
-        indexers = (m.n_indexers or m.n_indexed_layers) / m.n_attention_layers
-        return (m.kv_lora_rank + m.qk_rope_head_dim) * element_bytes + indexers * m.index_head_dim * _INDEX_BYTES
-    of = [max(1.0, k.kv_heads / tp) * (k.size + k.value) * element_bytes for k in m.attention_kinds]
-    return max(of, default=0.0)  # pages are filled up to the largest
+    indexed = sum(n * one.size for n, one in m.indexers) / max(m.n_attention_layers, 1) * _INDEX_BYTES
+    of = [
+        (core.cached if core.latent_v else max(1.0, core.kv_heads / tp) * (core.qk_dim + core.v_dim)) * element_bytes
+        for _, core in m.cores
+    ]
+    return max(of, default=0.0) + indexed  # pages are filled up to the largest
 
 
 def state_page(m: Model, tp: int, element_bytes: float) -> float:
@@ -351,66 +354,51 @@ def _filled(size: float, multiple: int) -> float:
     return math.ceil(size / multiple) * multiple
 
 
-@dataclass(frozen=True)
-class _Split:
-    """Parameters of a stage by what becomes of them."""
-
-    quantised: float
-    quantised_bytes: float
-    whole: float
-    copied: float
-
-
 def _stage_weights(
-    m: Model,
-    f: Format,
-    of_experts: Format,
-    of_head: Format | None,
-    alone: bool,
-    layers: int,
-    first: bool,
-    last: bool,
-    tp: int,
-    ep: int,
-    shards: int,
-) -> _Split:
+    m: Model, f: "_Formats", layers: int, first: bool, last: bool, split: Mapping[str, int]
+) -> dict[str, float]:
+    """Parameters of a stage by what becomes of them, as eq-server-weights asks for them."""
+    tp, ep = split["tp"], split["ep"]
+    shards = ep * max(1, min(tp, tp * split["dp"] // ep))  # devices that the experts are divided over
     count = transformer.parameter_count(m)
-    part = layers / m.layers
-    vocab = _filled(m.vocab, _PADDING) * (m.embedding_width or m.hidden)
+    part = layers / m.n_layers
+    vocab = _filled(m.vocab, _PADDING) * m.head.k
     attention = (count.attention + count.recurrence + count.indexer) * part
     dense = (count.dense_mlp + count.shared_experts + count.other) * part
     experts = count.experts * part
     if experts:
-        width, hidden = of_experts.multiple
+        width, hidden = f.experts.multiple
         share = m.moe_ffn * ep / shards
         experts *= _filled(share, width) / share * _filled(m.hidden, hidden) / m.hidden
         experts *= tp / shards  # below, all is divided by tp
-    copied = (count.norms + count.router) * part + m.rotary_rows * (
-        m.rotary_dim or (m.qk_rope_head_dim if m.is_mla else m.head_dim)
-    )
+    core = m.core
+    rotated = m.rotary_dim or (core.rope_dim or core.qk_dim if core else 0)
+    copied = (count.norms + count.router) * part + m.rotary_rows * rotated
     tables = vocab * (first + (last and (not m.tied_embeddings or not first)))
-    whole = 0.0 if of_head else tables
-    whole += (count.positions + m.tower_parameters + m.table_parameters) * first
-    if (
-        m.is_mla
-    ):  # compressed queries and keys are not divided; what expands keys and values is kept a second time, 16-bit
-        down = m.hidden * (m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim) * m.n_attention_layers * part
-        down += count.indexer * part
-        attention += down * (tp - 1)
-        whole += m.kv_lora_rank * m.heads * (m.head_dim + (m.v_head_dim or m.head_dim)) * m.n_attention_layers * part
-    for kind in () if m.is_mla else m.attention_kinds:
-        if tp > kind.kv_heads:  # every rank has a head at least
-            attention += m.hidden * (kind.size + kind.value) * (tp - kind.kv_heads) * kind.layers * part
-    narrow = [(experts, of_experts.element_bytes)]
-    if alone:
+    whole = 0.0 if f.head else tables
+    further = (
+        sum(o.rows * o.width for o in m.before if isinstance(o, Gather) and o.part == "embedding") - m.vocab * m.head.k
+    )
+    whole += (count.positions + m.tower_parameters + further) * first
+    # compressed queries and keys are not divided; what expands keys and values is kept a second time, 16-bit
+    for name in ("q_down", "kv_down"):
+        attention += sum(n * numbers(o) for n, o in m.products("attention", name)) * part * (tp - 1)
+    if m.is_mla:
+        attention += count.indexer * part * (tp - 1)
+    whole += sum(n * numbers(o) for n, o in m.products("attention", "kv_up")) * part
+    for n, one in m.cores:
+        if tp > one.kv_heads and not one.latent_v:  # every rank has a head at least
+            attention += m.hidden * (one.qk_dim + one.v_dim) * (tp - one.kv_heads) * n * part
+    narrow = [(experts, f.experts.element_bytes)]
+    if f.alone:
         whole += attention + dense
     else:
-        narrow.append((attention + dense, f.element_bytes))
-    if of_head:
-        narrow.append((tables, of_head.element_bytes))
+        narrow.append((attention + dense, f.matrices.element_bytes))
+    if f.head:
+        narrow.append((tables, f.head.element_bytes))
     quantised = sum(size for size, _ in narrow)
-    mean = sum(size * each for size, each in narrow) / quantised if quantised else f.element_bytes
-    return _Split(quantised, mean, whole, copied)
+    mean = sum(size * each for size, each in narrow) / quantised if quantised else f.matrices.element_bytes
+    return {"quantised": quantised, "quantised_bytes": mean, "whole": whole, "copied": copied, "tp": tp}
 
 
 @dataclass(frozen=True)
@@ -556,11 +544,13 @@ class ServerMemory(Result):
         """
         longest: int = self.given["max_model_len"] or 1
         m, layers = self.model, int(self.stages[0]["layers"])
-        if not m.attn_window or not m.n_windowed_layers:
+        windows = [(n, core.window) for n, core in m.cores if core.window]
+        if not windows:
             return longest
-        near = min(longest, m.attn_window - 1 + self.given["max_num_batched_tokens"]) + self.block_tokens
+        widest, step = max(window for _, window in windows), self.given["max_num_batched_tokens"]
+        near = min(longest, widest - 1 + step) + self.block_tokens
         groups = cache_groups(m, layers)[1]
-        windowed = min(groups, round(groups * m.n_windowed_layers / m.n_attention_layers))
+        windowed = min(groups, round(groups * sum(n for n, _ in windows) / m.n_attention_layers))
         return int(min(longest, math.ceil(((groups - windowed) * longest + windowed * near) / groups)))
 
     @property
@@ -733,143 +723,197 @@ def server_memory(
     """
     m, stored = checkpoint(model)
     d, found = catalog.where(device).device, release(engine, engine_version)
-    whole_numbers: tuple[tuple[str, int | None], ...] = (
-        ("tp", tp),
-        ("pp", pp),
-        ("ep", ep),
-        ("dp", dp),
-        ("block_tokens", block_tokens),
-        ("max_model_len", max_model_len),
-        ("max_num_batched_tokens", max_num_batched_tokens),
-        ("max_num_seqs", max_num_seqs),
-    )
-    for option, value in whole_numbers:
+    split = {"tp": tp, "pp": pp, "ep": ep, "dp": dp}
+    limits = {
+        "max_model_len": max_model_len,
+        "max_num_batched_tokens": max_num_batched_tokens,
+        "max_num_seqs": max_num_seqs,
+    }
+    for option, value in (split | {"block_tokens": block_tokens} | limits).items():
         if value is not None:
             _whole(option, value)
-    if not 0 < gpu_memory_utilization <= 1:
-        raise InputError(
-            f"server_memory: gpu_memory_utilization = {gpu_memory_utilization!r} must lie above 0 and up to 1"
+    _check_split(m, gpu_memory_utilization, tp, pp, ep)
+    f = _Formats.of(m, weights, stored, experts, head, dtype, kv)
+    tokens, sequences = _step_limits(d, max_num_batched_tokens, max_num_seqs)
+    runtime_bytes = found.runtime(tp, pp) if runtime is None else runtime
+    layer_bytes, block_tokens = _page(m, f, tp, block_tokens, max_model_len)
+    logit = 4.0 * found.float_tensors + (f.element if f.element < 4 else 0.0)
+    stages = []
+    for i, layers in enumerate(stage_layers(m.n_layers, pp)):
+        first, last = i == 0, i == pp - 1
+        stages.append(
+            _stage(
+                m,
+                f,
+                layers,
+                weights=_stage_weights(m, f, layers, first, last, split),
+                step=_step(m, tokens, sequences if last else 0, tp, pp, f.element, logit, first),
+                activations=activations,
+                room={"capacity": d.usable_memory, "usable": gpu_memory_utilization, "runtime": runtime_bytes},
+                blocks={"layer_bytes": layer_bytes, "block_tokens": block_tokens},
+                graphs=(found.graph_fixed + found.graph_layer * layers) * graphs,
+            )
         )
-    if pp > m.layers:
-        raise InputError(f"server_memory: pp = {pp} must not exceed the {m.layers} layers of {m.name}")
+    if found.newer:
+        warnings.warn(found.notes[0], stacklevel=2)
+    given: dict[str, Any] = split | {
+        "dtype": f.dtype,
+        **limits,
+        "max_num_batched_tokens": tokens,
+        "max_num_seqs": sequences,
+    }
+    given |= {"gpu_memory_utilization": gpu_memory_utilization, "block_tokens": block_tokens}
+    bits = 8.0 * (f.experts if m.is_moe else f.matrices).element_bytes
+    formats: dict[str, Any] = {"bits": bits, "dtype": f.dtype, "kv": f.kv}
+    return ServerMemory(
+        model=m,
+        device=d,
+        release=found,
+        weights=f.name,
+        kv=f.kv,
+        given=MappingProxyType(given | {"experts": experts, "head": head}),
+        terms=stages[0][0],
+        stages=tuple(held for _, held in stages),
+        graphs=stages[0][1]["graphs_bytes"],
+        kv_tokens=int(min(held["kv_tokens"] for _, held in stages)),
+        notes=(*found.notes, *_notes(m, d, int(stages[0][1]["layers"]), block_tokens)),
+        place=server_place(m, d, **formats, tp=tp, pp=pp, engine=engine, since=found.since),
+        told=tuple(n for n, v in (("activations", activations), ("runtime", runtime)) if v is not None),
+    )
+
+
+def _page(m: Model, f: "_Formats", tp: int, block_tokens: int, longest: int | None) -> tuple[float, int]:
+    """Bytes of a token's cache in a layer on a device, and tokens in a block."""
+    layer_bytes = layer_cache_bytes(m, tp, KV_FORMATS[f.kv])
+    if layer_bytes:
+        return layer_bytes, state_block(m, tp, layer_bytes, f.element, block_tokens)
+    if longest is None:
+        raise InputError(
+            f"server_memory: max_model_len is missing; {m.name} keeps a state and no tokens, so only the longest sequence says "
+            "how many tokens the sequences that fit have"
+        )
+    return state_page(m, tp, f.element) / longest, longest  # a block is the state of a sequence, whatever its length
+
+
+def _check_split(m: Model, share: float, tp: int, pp: int, ep: int) -> None:
+    if not 0 < share <= 1:
+        raise InputError(f"server_memory: gpu_memory_utilization = {share!r} must lie above 0 and up to 1")
+    if pp > m.n_layers:
+        raise InputError(f"server_memory: pp = {pp} must not exceed the {m.n_layers} layers of {m.name}")
     if m.heads % tp:
         raise InputError(f"server_memory: tp = {tp} must divide the {m.heads} heads of {m.name}; choose a divisor")
     if ep > 1 and (not m.is_moe or m.n_experts % ep):
         raise InputError(
             f"server_memory: ep = {ep} must divide the {m.n_experts} experts of {m.name}; use 1 without experts"
         )
-    dtype, computed = weight_format(dtype)
-    if dtype not in ("bf16", "fp16", "fp32"):
-        raise InputError(
-            f"server_memory: dtype = {dtype!r} must be bf16, fp16 or fp32; quantised weights are told by weights="
-        )
-    element = computed.element_bytes
-    name, form = weight_format(weights or stored or dtype)
-    if name in ("bf16", "fp16", "fp32"):
-        form = computed
-    if name == "mxfp4" and not m.is_moe:
-        raise InputError(
-            f"server_memory: weights = {name!r} stores experts only, and {m.name} has none; take another format"
-        )
-    if experts is not None and not m.is_moe:
-        raise InputError(
-            f"server_memory: experts = {experts!r} is a format of routed experts, and {m.name} has none; leave it out"
-        )
-    if experts is not None and weights is None and experts_alone(name, m.is_moe):
-        form = computed  # what is published narrow is the experts alone
-    of_experts = form if experts is None else weight_format(experts)[1]
-    of_head = None if head is None else weight_format(head)[1]
-    alone = experts is None and experts_alone(name, m.is_moe)
-    cached = dtype if kv == "auto" else kv.lower().replace("_", "-")
-    if cached not in KV_FORMATS:
-        raise unknown_name("number format of the cache", kv, ("auto", *KV_FORMATS))
-    tokens, sequences = server_limits(d)
-    if max_num_batched_tokens is not None:
-        tokens = max_num_batched_tokens
-    elif max_num_seqs is not None:
-        tokens = max(tokens, max_num_seqs)
-    sequences = min(sequences, tokens) if max_num_seqs is None else max_num_seqs
 
-    shards = ep * max(1, min(tp, tp * dp // ep))  # devices that the experts are divided over
-    told = tuple(n for n, v in (("activations", activations), ("runtime", runtime)) if v is not None)
-    if runtime is None:
-        runtime = found.runtime(tp, pp)
-    logit = 4.0 * found.float_tensors + (element if element < 4 else 0.0)
-    layer_bytes = layer_cache_bytes(m, tp, KV_FORMATS[cached])
-    if not layer_bytes and max_model_len is None:
-        raise InputError(
-            f"server_memory: max_model_len is missing; {m.name} keeps a state and no tokens, so only the longest sequence says "
-            "how many tokens the sequences that fit have"
-        )
-    block_tokens = state_block(m, tp, layer_bytes, element, block_tokens)
-    if not layer_bytes:  # a block is the state of a sequence, whatever its length
-        block_tokens = max_model_len or 1
-        layer_bytes = state_page(m, tp, element) / block_tokens
-    terms: list[tuple[Term, ...]] = []
-    stages: list[Mapping[str, float]] = []
-    counts = stage_layers(m.layers, pp)
-    for i, layers in enumerate(counts):
-        first, last = i == 0, i == pp - 1
-        split = _stage_weights(m, form, of_experts, of_head, alone, layers, first, last, tp, ep, shards)
-        held = {
-            "quantised": split.quantised,
-            "quantised_bytes": split.quantised_bytes,
-            "whole": split.whole,
-            "copied": split.copied,
-            "tp": tp,
-            "element_bytes": element,
-        }
-        weighs = Term("weights", server_weights(**held), "eq-server-weights", held)
-        step = _step(m, tokens, sequences if last else 0, tp, pp, element, logit, first)
-        peak = Term("activations", activation_reserve(**step), "eq-activation-reserve", step)
-        if activations is not None:
-            peak = Term("activations", activations, "eq-activation-reserve", {})
-        room = {
-            "capacity": d.usable_memory,
-            "usable": gpu_memory_utilization,
-            "weights": weighs.value,
-            "activations": peak.value,
-            "runtime": runtime,
-        }
-        taken = float(weighs.value + peak.value + runtime)
-        full = taken > gpu_memory_utilization * d.usable_memory
-        pool = gpu_memory_utilization * d.usable_memory - taken if full else float(server_pool(**room))
-        size, groups = cache_groups(m, layers)
-        blocks = {
-            "pool": max(0.0, pool),
-            "layer_bytes": layer_bytes,
-            "group_layers": size,
-            "groups": groups,
-            "block_tokens": block_tokens,
-        }
-        holds = server_tokens(**blocks)
-        found_terms: tuple[Term, ...] = (weighs, peak)
-        if not full:
-            found_terms += (
-                Term("pool", pool, "eq-server-pool", room),
-                Term("tokens", holds, "eq-server-tokens", blocks),
+
+def _step_limits(d: Device, tokens: int | None, sequences: int | None) -> tuple[int, int]:
+    """Tokens of a step and sequences that run at a time."""
+    most, together = server_limits(d)
+    if tokens is not None:
+        most = tokens
+    elif sequences is not None:
+        most = max(most, sequences)
+    return most, min(together, most) if sequences is None else sequences
+
+
+@dataclass(frozen=True)
+class _Formats:
+    """In which formats a server holds what."""
+
+    name: str  # of the matrices
+    matrices: Format
+    experts: Format
+    head: Format | None  # None: as what is computed in
+    alone: bool  # only routed experts are narrow
+    dtype: str
+    element: float  # bytes of a number that is computed with
+    kv: str
+
+    @classmethod
+    def of(
+        cls, m: Model, weights: str | None, stored: str, experts: str | None, head: str | None, dtype: str, kv: str
+    ) -> "_Formats":
+        """The formats asked for, checked against what the model has."""
+        dtype, computed = weight_format(dtype)
+        plain = ("bf16", "fp16", "fp32")
+        if dtype not in plain:
+            raise InputError(
+                f"server_memory: dtype = {dtype!r} must be bf16, fp16 or fp32; quantised weights are told by weights="
             )
-        terms.append(found_terms)
-        stages.append(
-            MappingProxyType(
-                {
-                    "layers": layers,
-                    "weights_bytes": float(weighs.value),
-                    "activation_bytes": float(peak.value),
-                    "non_torch_bytes": runtime,
-                    "graphs_bytes": (found.graph_fixed + found.graph_layer * layers) * graphs,
-                    "kv_pool_bytes": pool,
-                    "kv_tokens": int(holds),
-                }
+        name, form = weight_format(weights or stored or dtype)
+        if name in plain:
+            form = computed
+        if name == "mxfp4" and not m.is_moe:
+            raise InputError(
+                f"server_memory: weights = {name!r} stores experts only, and {m.name} has none; take another format"
             )
-        )
-    notes = list(found.notes)
+        if experts is not None and not m.is_moe:
+            raise InputError(
+                f"server_memory: experts = {experts!r} is a format of routed experts, and {m.name} has none; leave it out"
+            )
+        if experts is not None and weights is None and experts_alone(name, m.is_moe):
+            form = computed  # what is published narrow is the experts alone
+        cached = dtype if kv == "auto" else kv.lower().replace("_", "-")
+        if cached not in KV_FORMATS:
+            raise unknown_name("number format of the cache", kv, ("auto", *KV_FORMATS))
+        of_experts = form if experts is None else weight_format(experts)[1]
+        of_head = None if head is None else weight_format(head)[1]
+        alone = experts is None and experts_alone(name, m.is_moe)
+        return cls(name, form, of_experts, of_head, alone, dtype, computed.element_bytes, cached)
+
+
+def _stage(
+    m: Model,
+    f: _Formats,
+    layers: int,
+    *,
+    weights: dict[str, float],
+    step: dict[str, float],
+    activations: float | None,
+    room: dict[str, float],
+    blocks: dict[str, float],
+    graphs: float,
+) -> tuple[tuple[Term, ...], Mapping[str, float]]:
+    """What a device of a pipeline stage holds: its terms, and its bytes by part."""
+    held = weights | {"element_bytes": f.element}
+    weighs = Term("weights", server_weights(**held), "eq-server-weights", held)
+    peak = Term("activations", activation_reserve(**step), "eq-activation-reserve", step)
+    if activations is not None:
+        peak = Term("activations", activations, "eq-activation-reserve", {})
+    room = room | {"weights": weighs.value, "activations": peak.value}
+    taken = float(weighs.value + peak.value + room["runtime"])
+    share = room["usable"] * room["capacity"]
+    full = taken > share
+    pool = share - taken if full else float(server_pool(**room))
+    size, groups = cache_groups(m, layers)
+    blocks = blocks | {"pool": max(0.0, pool), "group_layers": size, "groups": groups}
+    tokens = server_tokens(**blocks)
+    terms: tuple[Term, ...] = (weighs, peak)
+    if not full:
+        terms += (Term("pool", pool, "eq-server-pool", room), Term("tokens", tokens, "eq-server-tokens", blocks))
+    parts = {
+        "layers": layers,
+        "weights_bytes": float(weighs.value),
+        "activation_bytes": float(peak.value),
+        "non_torch_bytes": room["runtime"],
+        "graphs_bytes": graphs,
+        "kv_pool_bytes": pool,
+        "kv_tokens": int(tokens),
+    }
+    return terms, MappingProxyType(parts)
+
+
+def _notes(m: Model, d: Device, layers: int, block_tokens: int) -> list[str]:
+    """What the numbers leave out or assume, in words."""
+    notes = []
     if d.vendor != _READ_ON:
         notes.append(
             f"No start on a device of {d.vendor} was read: runtime, graphs and the defaults of a step are those of {_READ_ON}'s, "
             "and whether the engine runs there is not asked."
         )
-    if m.attn_window and cache_groups(m, counts[0])[1] > 1:
+    if any(core.window for _, core in m.cores) and cache_groups(m, layers)[1] > 1:
         notes.append(
             "Layers with a sliding window have blocks of their own, which a sequence frees as it leaves the window."
         )
@@ -878,7 +922,7 @@ def server_memory(
             f"Blocks hold {block_tokens:,} tokens, as many as take the bytes of one state; every sequence has a block for each "
             "group of recurrences, however short it is."
         )
-    if m.n_mtp_layers:
+    if m.modules:
         notes.append(
             f"Modules for multi-token prediction, {transformer.mtp_parameters(m) / 1e9:,.1f} B parameters, are loaded for "
             "speculation only."
@@ -887,48 +931,7 @@ def server_memory(
         notes.append(f"A tower of {m.tower_parameters / 1e6:,.0f} M parameters for images is loaded too.")
     if not m.rotary_rows and not m.learned_positions:
         notes.append("The tables of rotary sines and cosines are left out: the entry does not say how long they are.")
-    if found.newer:
-        warnings.warn(found.notes[0], stacklevel=2)
-    return ServerMemory(
-        model=m,
-        device=d,
-        release=found,
-        weights=name,
-        kv=cached,
-        given=MappingProxyType(
-            {
-                "tp": tp,
-                "pp": pp,
-                "ep": ep,
-                "dp": dp,
-                "dtype": dtype,
-                "max_model_len": max_model_len,
-                "max_num_batched_tokens": tokens,
-                "max_num_seqs": sequences,
-                "gpu_memory_utilization": gpu_memory_utilization,
-                "block_tokens": block_tokens,
-                "experts": experts,
-                "head": head,
-            }
-        ),
-        terms=terms[0],
-        stages=tuple(stages),
-        graphs=stages[0]["graphs_bytes"],
-        kv_tokens=int(min(s["kv_tokens"] for s in stages)),
-        notes=tuple(notes),
-        place=server_place(
-            m,
-            d,
-            bits=8.0 * of_experts.element_bytes if m.is_moe else 8.0 * form.element_bytes,
-            dtype=dtype,
-            kv=cached,
-            tp=tp,
-            pp=pp,
-            engine=engine,
-            since=found.since,
-        ),
-        told=told,
-    )
+    return notes
 
 
 def _step(
@@ -940,9 +943,9 @@ def _step(
     if m.is_moe:  # of every expert that a token meets: the wider of gate with up and the output, and their product
         each = m.moe_ffn / tp
         kept = m.top_k * (max((1 + m.gated_mlp) * each, float(m.hidden)) + each)
-        shared = (2 + m.gated_mlp) * m.n_shared_experts * (m.shared_ffn or m.moe_ffn) / tp
+        shared = (2 + m.gated_mlp) * m.shared_ffn / tp
         moved = 2 * m.top_k * m.hidden  # copies of a token for its experts, and what they give back
-        dense = max(dense if m.n_dense_layers or m.moe_every > 1 else 0.0, kept + moved + shared)
+        dense = max(dense, kept + moved + shared)
     received = 2 * (not first)  # rows of the width: residual and output of the stage before
     sent = 2 * (pp > 1)
     images = (m.tower_parameters > 0) * first  # as many as tokens

@@ -41,6 +41,27 @@ class Clock:
             what(*args)
 
 
+class Links(dict[tuple[int, int, int, int], int]):
+    """Links by dimension, group, from and to: a number each when it is first asked for, when it is free, and how long it was busy."""
+
+    def __init__(self) -> None:
+        self.free: list[float] = []
+        self.busy: list[float] = []
+
+    def __missing__(self, key: tuple[int, int, int, int]) -> int:
+        self[key] = len(self)
+        self.free.append(0.0)
+        self.busy.append(0.0)
+        return self[key]
+
+    def busiest(self) -> dict[int, float]:
+        """How long the busiest link of each dimension was busy."""
+        found: dict[int, float] = {}
+        for (dimension, *_), link in self.items():
+            found[dimension] = max(found.get(dimension, 0.0), self.busy[link])
+        return found
+
+
 @dataclass
 class Outcome:
     """When everything was over, when each phase had its first start and last end, and what went over the links."""
@@ -68,10 +89,7 @@ class Simulation:
         self.moves = [None if p.algorithm == "double_binary_tree" else exchange(p, costs) for p in plan]
         self.strides = [topology.stride(i) for i in range(len(topology.shape))]
         self.balance: dict[tuple[int, int, int, int], int] = {}  # chunk, step, from, to
-        # by dimension, group, from, to: place in the two lists below
-        self.links: dict[tuple[int, int, int, int], int] = {}
-        self.link_free: list[float] = []
-        self.link_busy: list[float] = []
+        self.links = Links()
         self.routes: dict[tuple[int, int, int], tuple[int, ...]] = {}
         self.trees: dict[tuple[int, int], Tree] = {}
         self.ranks = {r: _Rank(self, r) for r in ranks}
@@ -93,8 +111,7 @@ class Simulation:
         for rank in self.ranks.values():
             rank.start()
         self.clock.run()
-        for (dimension, *_), link in self.links.items():
-            self.outcome.link_busy[dimension] = max(self.outcome.link_busy.get(dimension, 0.0), self.link_busy[link])
+        self.outcome.link_busy = self.links.busiest()
         return self.outcome
 
     def tree(self, step: int, chunk: int) -> Tree:
@@ -108,15 +125,8 @@ class Simulation:
         key = (dimension, base + source * self.strides[dimension], destination)
         if key not in self.routes:
             way = self.topology.dimensions[dimension].route(source, destination)
-            self.routes[key] = tuple(self._link((dimension, base, a, b)) for a, b in pairwise(way))
+            self.routes[key] = tuple(self.links[dimension, base, a, b] for a, b in pairwise(way))
         return self.routes[key]
-
-    def _link(self, key: tuple[int, int, int, int]) -> int:
-        if key not in self.links:
-            self.links[key] = len(self.links)
-            self.link_free.append(0.0)
-            self.link_busy.append(0.0)
-        return self.links[key]
 
     def send(self, sender: "_Work", destination: int, size: float) -> None:
         """Send from a rank to another of its group in the phase's dimension; both are addresses in that dimension."""
@@ -137,9 +147,9 @@ class Simulation:
     def _pass(self, way: tuple[int, ...], index: int, times: tuple[float, float, float], delivery: Delivery) -> None:
         link = way[index]
         busy, ahead, through = times
-        start = max(self.clock.now, self.link_free[link])
-        self.link_free[link] = start + busy
-        self.link_busy[link] += busy
+        start = max(self.clock.now, self.links.free[link])
+        self.links.free[link] = start + busy
+        self.links.busy[link] += busy
         if index + 1 < len(way):
             self.clock.at(start + ahead, self._pass, way, index + 1, times, delivery)
         else:

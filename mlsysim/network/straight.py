@@ -13,7 +13,7 @@ from itertools import pairwise
 from mlsysim.errors import InputError
 from mlsysim.network.costs import Exact
 from mlsysim.network.schedules import Phase
-from mlsysim.network.simulation import MAX_MESSAGES, Outcome
+from mlsysim.network.simulation import MAX_MESSAGES, Links, Outcome
 from mlsysim.network.topology import Dimension, Topology
 
 _Hop = tuple[int, int]  # dimension, and place of the link in the lists of the simulation
@@ -48,9 +48,7 @@ class Straight:
         self.addresses = [topology.address(r) for r in range(topology.ranks)]
         self.strides = [topology.stride(i) for i in range(len(topology.shape))]
         self.times = [costs.link(i, self.size) for i in range(len(topology.shape))]
-        self.links: dict[tuple[int, int, int, int], int] = {}
-        self.free: list[float] = []
-        self.busy: list[float] = []
+        self.links = Links()
         mean_hops = sum(topology.hops(0, r) for r in range(topology.ranks)) / topology.ranks
         messages = mean_hops * topology.ranks**2 * chunks
         if messages > MAX_MESSAGES:
@@ -85,9 +83,9 @@ class Straight:
                 busy, ahead, through = self.times[dimension]
                 start = now
                 if self.aware:
-                    start = max(now, self.free[link])
-                    self.free[link] = start + busy
-                    self.busy[link] += busy
+                    start = max(now, self.links.free[link])
+                    self.links.free[link] = start + busy
+                    self.links.busy[link] += busy
                 tail = max(tail + ahead, start + through)
                 last = hop + 1 == len(way)
                 heapq.heappush(events, (tail if last else start + ahead, made, chunk, to, tail, way, hop + 1))
@@ -98,10 +96,7 @@ class Straight:
             if not missing[to][chunk] and begun[to] < self.chunks:
                 begun[to] += 1
                 begin(to, begun[to] - 1, tail + endpoint)
-        link_busy: dict[int, float] = {}
-        for (dimension, *_), link in self.links.items():
-            link_busy[dimension] = max(link_busy.get(dimension, 0.0), self.busy[link])
-        return Outcome(end, {0: 0.0}, {0: end}, self.aware, link_busy)
+        return Outcome(end, {0: 0.0}, {0: end}, self.aware, self.links.busiest())
 
     def _way(self, source: int, destination: int, turn: int) -> list[_Hop]:
         """Links from a rank to another; ``turn`` says with which dimension the way begins."""
@@ -113,16 +108,9 @@ class Straight:
                 base = sum(a * s for j, (a, s) in enumerate(zip(here, self.strides, strict=True)) if j != i)
                 up = sum(self.addresses[source]) % 2 == 0
                 for a, b in _steps(self.topology.dimensions[i], here[i], there[i], up):
-                    way.append((i, self._link((i, base, a, b))))
+                    way.append((i, self.links[i, base, a, b]))
                 here[i] = there[i]
         return way
-
-    def _link(self, key: tuple[int, int, int, int]) -> int:
-        if key not in self.links:
-            self.links[key] = len(self.links)
-            self.free.append(0.0)
-            self.busy.append(0.0)
-        return self.links[key]
 
 
 def _steps(dimension: Dimension, source: int, destination: int, up: bool) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ from mlsysim.network.costs import Exact
 from mlsysim.network.schedules import OPS, OPTIMIZATIONS, Phase, algorithm_name, bytes_sent, phases
 from mlsysim.network.simulation import Outcome, Simulation
 from mlsysim.network.topology import Topology, parse
-from mlsysim.results import Listed, Report, Result, labelled, shown
+from mlsysim.results import Report, Result, labelled, shown
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
 
 
 @dataclass(frozen=True)
-class PhaseTime(Listed):
+class PhaseTime(Result):
     """One phase: a collective on one dimension, from the first chunk that starts it to the last that ends it."""
 
     op: str

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlsysim import catalog
 from mlsysim.catalog import Model
@@ -17,7 +17,7 @@ from mlsysim.posttraining.rollouts import (
     two_pools_step,
     weight_sync,
 )
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, shown
+from mlsysim.results import CALLER, Input, Result, Term, Terms, labelled, largest, shown
 from mlsysim.training import training_step
 from mlsysim.transformer import parameter_count
 
@@ -34,6 +34,11 @@ _METHOD = (
 @dataclass(frozen=True)
 class RLStep(Result):
     """What :func:`rl_step` returns, in SI units: one step of reinforcement learning and its parts."""
+
+    NUMBERS = (
+        "model=model.name device devices generators samples mean_len longest steps concurrency staleness tokens_per_s "
+        "generation_s prompts_s scoring_s training_s syncing_s step_time_s token_time_s tail_s time_s"
+    )
 
     model: Model
     device: str
@@ -54,6 +59,7 @@ class RLStep(Result):
     syncing: float
     terms: tuple[Term, ...]
     inputs: tuple[Input, ...]
+    notes: ClassVar[tuple[str, ...]] = (_METHOD,)
 
     @property
     def asynchronous(self) -> bool:
@@ -119,29 +125,6 @@ class RLStep(Result):
         from mlsysim.drawing import shapes
 
         return shapes.terms("a step of reinforcement learning", self.parts)
-
-    def explain(self) -> Explanation:
-        """Each part with its equation, the numbers in it, and where they come from."""
-        return Explanation(self.summary()[0], self.terms, self.inputs, (_METHOD,))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        names = ("generation", "prompts", "scoring", "training", "syncing", "step_time", "token_time", "tail", "time")
-        found = {
-            "model": self.model.name,
-            "device": self.device,
-            "devices": self.devices,
-            "generators": self.generators,
-            "samples": self.samples,
-            "mean_len": self.mean_len,
-            "longest": self.longest,
-            "steps": self.steps,
-            "concurrency": self.concurrency,
-            "staleness": self.staleness,
-            "tokens_per_s": self.tokens_per_s,
-            **{f"{name}_s": getattr(self, name) for name in names},
-        }
-        return dict(plain(found))
 
 
 def _line(d: Deployment, context: float, answers: float) -> tuple[float, float]:
@@ -222,114 +205,89 @@ def rl_step(
     >>> step.time > step.generation > step.training > 0
     True
     """
-    for name, value, domain in (
-        ("samples", samples, AT_LEAST_ONE),
-        ("mean_len", mean_len, AT_LEAST_ONE),
-        ("input_len", input_len, AT_LEAST_ONE),
-        ("group", group, AT_LEAST_ONE),
-        ("staleness", staleness, POSITIVE),
-        ("scorings", scorings, "[0, inf)"),
-        ("sync_bandwidth", sync_bandwidth, POSITIVE),
-    ):
-        check_argument("rl_step", name, value, "1", Domain.of(domain))
+    counts = {"samples": samples, "mean_len": mean_len, "input_len": input_len, "group": group}
+    rates = {"staleness": staleness, "scorings": scorings, "sync_bandwidth": sync_bandwidth}
     m, machines = catalog.model(model), catalog.where(cluster)
-    if machines.count is None:
-        raise InputError(
-            f"rl_step: cluster = {str(cluster)[:40]!r} names no number of nodes; write for example '4 x DGX-H100'"
-        )
-    devices = machines.count
-    if isinstance(generators, bool) or not isinstance(generators, int) or not 0 <= generators < devices:
-        raise InputError(f"rl_step: generators = {generators!r} must be a whole number in [0, {devices - 1}]")
-    writers = generators or devices
-    if writers % tp:
-        raise InputError(f"rl_step: tp = {tp} must divide the {writers} devices that generate")
+    devices = _devices(counts | rates, cluster, machines.count, generators, tp)
     if longest is not None and longest < mean_len:
         raise InputError(f"rl_step: longest = {longest:g} tokens must not be below mean_len = {mean_len:g}")
-    replicas = writers // tp
+    terms, replicas = Terms(), (generators or devices) // tp
     own = samples / replicas  # answers of a replica for one training step
-    top = float(longest_rollout(mean_len, variation, samples)) if longest is None else float(longest)
+    natural = terms("longest answer", longest_rollout, mean=mean_len, variation=variation, samples=samples)
+    top = float(natural if longest is None else longest)
 
     served = deploy(m, cluster, tp=tp, efficiencies=efficiencies)
     room = float(served.max_batch(input_len + mean_len / 2))
     if room < 1:
         raise InputError(f"rl_step: no answer fits beside {m.name} on {tp} x {machines.device.name}; raise tp")
-    wanted = staleness * own if generators else own
-    at_a_time = max(1.0, min(room, wanted))
+    at_a_time = max(1.0, min(room, staleness * own if generators else own))
     floor, slope = _line(served, input_len + mean_len / 2, at_a_time)
     if generators:
         steps = own * mean_len / at_a_time  # the batch is kept full
     else:
         last = top if own <= room else float(longest_rollout(mean_len, variation, room * replicas))
         steps = max(mean_len, min(top, last) + max(0.0, own - room) * mean_len / room)
-    prompts = float(prefill(served, input_len=input_len, batch=1).time) * own / group
     rollout = {"steps": steps, "mean": mean_len, "samples": own, "step": floor, "token": slope}
-    written = float(rollout_time(**rollout))
-    generation = prompts + written
+    written = float(terms("answers", rollout_time, not generators, **rollout))
+    prompts = float(prefill(served, input_len=input_len, batch=1).time) * own / group
 
     learners = devices - generators
-    plan = Plan(dp=learners, sharding="fsdp", recompute="full")
-    step = training_step(
-        m,
-        plan,
-        cluster,
-        global_batch=math.ceil(samples / learners) * learners,
-        seq=input_len + mean_len,
-        efficiencies=efficiencies,
-    )
-    trained = float(step.time)
-    scored = scorings * _FORWARD * trained
-    weight_bytes = 2.0 * float(parameter_count(m).total)
-    handed = {"weight_bytes": weight_bytes, "bandwidth": sync_bandwidth, "senders": float(learners)}
-    handed["adapter"] = float(served.machine.inter_bandwidth)
-    synced = float(weight_sync(**handed))
-
-    terms = [
-        Term(
-            "longest answer",
-            float(longest_rollout(mean_len, variation, samples)),
-            "eq-longest-rollout",
-            {"mean": mean_len, "variation": variation, "samples": samples},
-        ),
-        Term("answers", written, "eq-rollout-time", rollout, not generators),
-        Term("weights", synced, "eq-weight-sync", {**handed, "setup": 0.0}),
-    ]
+    trained = _trained(m, cluster, learners, samples, input_len + mean_len, efficiencies)
+    handed = {"weight_bytes": 2.0 * float(parameter_count(m).total), "bandwidth": sync_bandwidth, "setup": 0.0}
+    handed |= {"senders": float(learners), "adapter": float(served.machine.inter_bandwidth)}
+    synced = float(terms("weights", weight_sync, **handed))
+    scored, x = scorings * _FORWARD * trained, generators / devices
     if generators:
-        x = generators / devices
-        pools = {"generation": generation * x, "training": (scored + trained) * (1 - x), "share": x}
-        old = {"concurrency": at_a_time * replicas, "samples": samples, "waiting": 0.0}
-        terms += [
-            Term("slower pool", float(two_pools_step(**pools)), "eq-two-pools", pools, True),
-            Term("staleness", float(rollout_staleness(**old)), "eq-rollout-staleness", old),
-        ]
-    inputs = (
-        Input("prompts", prompts, "s", "inference.prefill"),
-        Input("scoring", scored, "s", f"{scorings:g} forward passes of training.training_step"),
-        Input("training", trained, "s", f"training.training_step on {learners} devices"),
-        Input("answers of a replica", own, "1", f"{samples} over {replicas} replicas"),
-        Input("at a time", at_a_time, "1", "what fits, or what the staleness allows"),
-        Input("sync bandwidth", sync_bandwidth, "byte/s", "default" if sync_bandwidth == 60e9 else CALLER),
-    )
+        pools = {"generation": (prompts + written) * x, "training": (scored + trained) * (1 - x), "share": x}
+        terms("slower pool", two_pools_step, True, **pools)
+        terms("staleness", rollout_staleness, concurrency=at_a_time * replicas, samples=samples, waiting=0.0)
+    figures = (prompts, scored, trained, own, at_a_time, sync_bandwidth)
+    inputs = _inputs(figures, f"{scorings:g}", learners, f"{samples} over {replicas} replicas")
     return RLStep(
-        model=m,
-        device=machines.device.name,
-        devices=devices,
-        generators=generators,
-        samples=samples,
-        mean_len=float(mean_len),
-        longest=top,
-        steps=steps,
-        concurrency=at_a_time,
-        replica=tp,
-        step_time=floor,
-        token_time=slope,
-        prompts=prompts,
-        generation=generation,
-        scoring=scored,
-        training=trained,
-        syncing=synced,
-        terms=tuple(terms),
-        inputs=inputs,
+        model=m, device=machines.device.name, devices=devices, generators=generators, samples=samples,
+        mean_len=float(mean_len), longest=top, steps=steps, concurrency=at_a_time, replica=tp, step_time=floor,
+        token_time=slope, prompts=prompts, generation=prompts + written, scoring=scored, training=trained, syncing=synced,
+        terms=tuple(terms), inputs=inputs,
+    )  # fmt: skip
+
+
+def _inputs(figures: tuple[float, ...], scorings: str, learners: int, shared: str) -> tuple[Input, ...]:
+    """What goes into the parts of a step, and where each figure comes from."""
+    names = ("prompts", "scoring", "training", "answers of a replica", "at a time", "sync bandwidth")
+    origins = (
+        "inference.prefill",
+        f"{scorings} forward passes of training.training_step",
+        f"training.training_step on {learners} devices",
+        shared,
+        "what fits, or what the staleness allows",
+        "default" if figures[-1] == 60e9 else CALLER,
     )
+    units = ("s", "s", "s", "1", "1", "byte/s")
+    return tuple(Input(*one) for one in zip(names, figures, units, origins, strict=True))
+
+
+def _devices(figures: dict[str, float], cluster: str, count: int | None, generators: int, tp: int) -> int:
+    """How many devices there are, once every figure lies in its range and they can be split so."""
+    for name, value in figures.items():
+        domain = (
+            POSITIVE if name in ("staleness", "sync_bandwidth") else "[0, inf)" if name == "scorings" else AT_LEAST_ONE
+        )
+        check_argument("rl_step", name, value, "1", Domain.of(domain))
+    if count is None:
+        raise InputError(
+            f"rl_step: cluster = {str(cluster)[:40]!r} names no number of nodes; write for example '4 x DGX-H100'"
+        )
+    if isinstance(generators, bool) or not isinstance(generators, int) or not 0 <= generators < count:
+        raise InputError(f"rl_step: generators = {generators!r} must be a whole number in [0, {count - 1}]")
+    if (generators or count) % tp:
+        raise InputError(f"rl_step: tp = {tp} must divide the {generators or count} devices that generate")
+    return count
+
+
+def _trained(m: Model, cluster: str, learners: int, samples: int, seq: float, efficiencies: str) -> float:
+    """Seconds to train on the answers, sharded over all devices that learn."""
+    plan, batch = Plan(dp=learners, sharding="fsdp", recompute="full"), math.ceil(samples / learners) * learners
+    return float(training_step(m, plan, cluster, global_batch=batch, seq=seq, efficiencies=efficiencies).time)
 
 
 def rl_split(model: Model | str, cluster: str, *, tp: int = 1, **asked: Any) -> RLStep:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array, widening
@@ -19,7 +19,7 @@ from mlsysim.reliability.checkpoints import (
 )
 from mlsysim.reliability.failures import cluster_mtbf, expected_failures, spare_availability, unavailability
 from mlsysim.reliability.intervals import best_interval
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, share, shown
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -67,6 +67,11 @@ def fleet_goodput(goodput: Num, availability: Num, nodes: Num, spares: Num = 0.0
 @dataclass(frozen=True)
 class Goodput(Result):
     """What :func:`training_goodput` returns; SI units, floats or arrays. ``parts`` sum to 1."""
+
+    NUMBERS = (
+        "method mtbf_s write_time_s stall_s lag_s interval_s lost_work_per_failure_s=lost_work goodput "
+        "goodput_first_order=first_order availability fleet_goodput=fleet parts inputs=given"
+    )
 
     method: str
     mtbf: Num
@@ -142,25 +147,6 @@ class Goodput(Result):
                 "no silent corruption.",
             ),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "method": self.method,
-            "mtbf_s": self.mtbf,
-            "write_time_s": self.write_time,
-            "stall_s": self.stall,
-            "lag_s": self.lag,
-            "interval_s": self.interval,
-            "lost_work_per_failure_s": self.lost_work,
-            "goodput": self.goodput,
-            "goodput_first_order": self.first_order,
-            "availability": self.availability,
-            "fleet_goodput": self.fleet,
-            "parts": self.parts,
-            "inputs": dict(self.given),
-        }
-        return dict(plain(found))
 
 
 _FAR_OFF = (
@@ -266,82 +252,42 @@ def training_goodput(
     for name, value, domain in (("repair", repair, _NON_NEGATIVE), ("interval", interval, _POSITIVE)):
         if value is not None:
             check_argument("training_goodput", name, value, "s", domain)
-    at = {
-        "bytes": checkpoint_bytes,
-        "writers": writers,
-        "writer_bandwidth": writer_bandwidth,
-        "storage_bandwidth": storage_bandwidth,
-    }
-    mtbf, write = cluster_mtbf(node_mtbf, nodes), write_time(**at)
-    terms = [
-        Term("MTBF of the job", mtbf, "eq-cluster-mtbf", {"node_mtbf": node_mtbf, "nodes": nodes}),
-        Term("checkpoint written in", write, "eq-checkpoint-write", at),
-    ]
-    if method == "waits":
-        stall, lag, floor = write, 0.0 * write, 0.0 * write
-    else:
+    at = {"bytes": checkpoint_bytes, "writers": writers, "writer_bandwidth": writer_bandwidth}
+    at["storage_bandwidth"] = storage_bandwidth
+    terms = Terms()
+    mtbf = terms("MTBF of the job", cluster_mtbf, node_mtbf=node_mtbf, nodes=nodes)
+    stall = write = terms("checkpoint written in", write_time, **at)
+    lag = floor = 0.0 * write
+    if method == "background":
         copying = {**at, "writer_bandwidth": copy_bandwidth, "storage_bandwidth": writers * copy_bandwidth}
-        copy, lag, floor = write_time(**copying), write, write
-        terms.append(Term("copied in", copy, "eq-checkpoint-write", copying))
-        stall = copy
+        stall, lag, floor = terms("copied in", write_time, **copying), write, write
     chosen = best_interval(stall, mtbf, floor) if interval is None else interval
     if not all_true(chosen > 0):
         raise InputError("training_goodput: a checkpoint of 0 bytes needs an interval; give one above 0 s")
     if interval is None and all_true(stall > 0) and all_true(chosen > floor):
         terms.append(Term("best interval", chosen, "eq-optimal-interval", {"write_time": stall, "mtbf": mtbf}))
     if method == "background":
-        waiting = {"copy_time": stall, "write_time": write, "interval": chosen}
-        stall = stall_time(**waiting)
-        terms.append(Term("training waits", stall, "eq-checkpoint-stall", waiting))
+        stall = terms("training waits", stall_time, copy_time=stall, write_time=write, interval=chosen)
     cycle = {"interval": chosen, "write_time": stall, "mtbf": mtbf}
-    lost, gone = lost_work(**cycle, lag=lag), {**cycle, "restart": restart, "lag": lag}
-    goodput, first = exact_goodput(**gone), _first_order(gone)
-    down = {"node_mtbf": node_mtbf, "repair": repair}
-    away = unavailability(**down)
-    standing = {"nodes": nodes, "spares": spares, "unavailability": away}
-    availability = spare_availability(**standing)
-    whole = {"goodput": goodput, "availability": availability, "nodes": nodes, "spares": spares}
-    fleet = fleet_goodput(**whole)
-    overhead = {"write_time": stall, "interval": chosen}
-    coming_back = {"restart": restart, "mtbf": mtbf}
-    terms += [
-        Term("checkpoints over work", checkpoint_overhead(**overhead), "eq-checkpoint-overhead", overhead),
-        Term("lost per failure", lost, "eq-lost-work", {**cycle, "lag": lag}),
-        Term("restarts", restart_share(**coming_back), "eq-restart-share", coming_back),
-        Term("goodput of the job", goodput, "eq-goodput-exact", gone),
-        *([] if first is None else [Term("the same, first order", first, "eq-goodput-checkpoint", gone)]),
-        Term("a node is away", away, "eq-unavailability", down),
-        Term("nodes at hand", availability, "eq-spares", standing),
-        Term("goodput of the fleet", fleet, "eq-fleet-goodput", whole),
-    ]
-    given: dict[str, Num] = {
-        "nodes": nodes,
-        "node_mtbf": node_mtbf,
-        "restart": restart,
-        "checkpoint_bytes": checkpoint_bytes,
-        "writers": writers,
-        "writer_bandwidth": writer_bandwidth,
-        "storage_bandwidth": storage_bandwidth,
-        **({} if copy_bandwidth is None else {"copy_bandwidth": copy_bandwidth}),
-        "spares": spares,
-        "repair": repair,
-    }
+    gone = {**cycle, "restart": restart, "lag": lag}
+    terms("checkpoints over work", checkpoint_overhead, write_time=stall, interval=chosen)
+    lost = terms("lost per failure", lost_work, **cycle, lag=lag)
+    terms("restarts", restart_share, restart=restart, mtbf=mtbf)
+    goodput, first = terms("goodput of the job", exact_goodput, **gone), _first_order(gone)
+    if first is not None:
+        terms.append(Term("the same, first order", first, "eq-goodput-checkpoint", gone))
+    away = terms("a node is away", unavailability, node_mtbf=node_mtbf, repair=repair)
+    standing = {"nodes": nodes, "spares": spares}
+    availability = terms("nodes at hand", spare_availability, **standing, unavailability=away)
+    fleet = terms("goodput of the fleet", fleet_goodput, goodput=goodput, availability=availability, **standing)
+    given = {"nodes": nodes, "node_mtbf": node_mtbf, "restart": restart, "checkpoint_bytes": checkpoint_bytes}
+    given |= {"writers": writers, "writer_bandwidth": writer_bandwidth, "storage_bandwidth": storage_bandwidth}
+    given |= {} if copy_bandwidth is None else {"copy_bandwidth": copy_bandwidth}
     return Goodput(
-        method=method,
-        mtbf=mtbf,
-        write_time=write,
-        stall=stall,
-        lag=lag,
-        interval=chosen,
-        goodput=goodput,
-        first_order=first,
-        lost_work=lost,
-        availability=availability,
-        fleet=fleet,
-        terms=tuple(terms),
-        given=given,
-        origins=dict(origins or {}),
-    )
+        method=method, mtbf=mtbf, write_time=write, stall=stall, lag=lag, interval=chosen, goodput=goodput,
+        first_order=first, lost_work=lost, availability=availability, fleet=fleet, terms=tuple(terms),
+        given=given | {"spares": spares, "repair": repair}, origins=dict(origins or {}),
+    )  # fmt: skip
 
 
 def _first_order(gone: Mapping[str, Num]) -> Num | None:

@@ -13,10 +13,10 @@ from mlsysim.serving.closed import (
     Loop,
     Pool,
     Served,
-    begun_by,
     closed_loop,
     served,
-    served_by,
+    server_constants,
+    ttft_constants,
 )
 from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, limits
 from mlsysim.serving.equations import (
@@ -26,10 +26,11 @@ from mlsysim.serving.equations import (
     sample_quantile,
     saturation_rate,
 )
+from mlsysim.serving.fleet.simulator import ROUTING, simulate
 from mlsysim.serving.loops import disorder, loop_rate, pools_rate, queue_wait, run_wait, shared_itl
 from mlsysim.serving.requests import Request, number, read_trace, rows
 from mlsysim.serving.saturation import Saturation, saturation
-from mlsysim.serving.simulation import METRICS, ROUTING, Record, Simulation, Step, quantile, simulate, summarise
+from mlsysim.serving.simulation import METRICS, Record, Simulation, Step, quantile, summarise
 
 __all__ = [
     "ADAPTER",
@@ -50,7 +51,6 @@ __all__ = [
     "Step",
     "StepTimes",
     "activation_reserve",
-    "begun_by",
     "closed_loop",
     "constant",
     "device_memory",
@@ -75,10 +75,11 @@ __all__ = [
     "saturation",
     "saturation_rate",
     "served",
-    "served_by",
+    "server_constants",
     "shared_itl",
     "simulate",
     "summarise",
+    "ttft_constants",
 ]
 
 

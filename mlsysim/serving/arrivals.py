@@ -123,4 +123,4 @@ def load(
         if len(column) != len(arrivals):
             raise InputError(f"load: {len(column)} {name} for {len(arrivals)} arrivals; give one for each")
         columns.append(column)
-    return tuple(Request(t, *each) for t, *each in zip(arrivals, *columns, strict=True))
+    return tuple(map(Request, arrivals, *columns))

@@ -12,7 +12,7 @@ from mlsysim.efficiencies import Constants
 from mlsysim.errors import InputError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.inference.work import MixedCost, mixed_cost
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving.loops import disorder, loop_rate, queue_wait, run_wait, shared_itl
 
 WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
@@ -34,7 +34,7 @@ _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
 
 
 @dataclass(frozen=True)
-class Pool(Listed):
+class Pool(Result):
     """Replicas of one kind that prefill, decode, or do both."""
 
     split: Split
@@ -54,7 +54,7 @@ class Pool(Listed):
 
 
 @dataclass(frozen=True)
-class Loop(Listed):
+class Loop(Result):
     """A closed loop: seconds, and requests in one attention replica that decodes."""
 
     concurrency: Num  # of one attention replica that decodes
@@ -73,7 +73,7 @@ class Loop(Listed):
 
 
 @dataclass(frozen=True)
-class Served(Listed):
+class Served(Result):
     """What servers of today change of efficiencies that were measured on kernels alone; the defaults change nothing.
 
     ``starts`` is what starts of kernels and hops of messages take, over what they take alone; ``grouped`` the same of all that
@@ -94,7 +94,7 @@ class Served(Listed):
     copies: Num = 0.0
 
 
-def served_by(work: Work, fused: Num, constants: Constants) -> Served:
+def server_constants(work: Work, fused: Num, constants: Constants) -> Served:
     """The fitted numbers of a model's steps.
 
     Parameters
@@ -120,7 +120,7 @@ def served_by(work: Work, fused: Num, constants: Constants) -> Served:
     )
 
 
-def begun_by(work: Work, server: str, constants: Constants, fused: Num = 0.0) -> tuple[Num, Num]:
+def ttft_constants(work: Work, server: str, constants: Constants, fused: Num = 0.0) -> tuple[Num, Num]:
     """The fitted numbers of a first token: latency in seconds, and pace of its prompt pass.
 
     The latency is that of kernels which the host launches one by one, where no graph holds a pass with prompts; they are
@@ -147,7 +147,7 @@ def begun_by(work: Work, server: str, constants: Constants, fused: Num = 0.0) ->
     return sent + launched * work.layers * kernels, experts
 
 
-def held_back(
+def batching_delay(
     poll: Num, gather: Num, gather_tokens: Num, *, step: Num, rate: Num, decoding: Num, input_len: Num, joint: Num
 ) -> tuple[Num, Num]:
     """Mean wait of a prompt that the server lets wait on purpose, and how many others share its pass for it.
@@ -175,10 +175,10 @@ def held_back(
     joint : float or array
         Prompts that fit one pass.
 
-    >>> wait, others = held_back(20.0, 0.0, 0.0, step=0.01, rate=5.0, decoding=8.0, input_len=900.0, joint=9.0)
+    >>> wait, others = batching_delay(20.0, 0.0, 0.0, step=0.01, rate=5.0, decoding=8.0, input_len=900.0, joint=9.0)
     >>> wait, others
     (0.1, 1.0)
-    >>> wait, others = held_back(0.0, 20.0, 1e4, step=0.01, rate=5.0, decoding=8.0, input_len=900.0, joint=9.0)
+    >>> wait, others = batching_delay(0.0, 20.0, 1e4, step=0.01, rate=5.0, decoding=8.0, input_len=900.0, joint=9.0)
     >>> round(wait, 3), others
     (0.15, 1.0)
     """
@@ -195,7 +195,7 @@ def queued(backlog: Num, away: Num, each: Num, spread: Num) -> Num:
     return queue_wait(backlog, away, each, disorder(spread * away, away, each), spread)
 
 
-def met_in_steps(
+def shared_step_delay(
     alone: Num, spread: Num, *, step: Num, prompt_time: Num, decoding: Num, steps: Num, others: Num, load: Num, fit: Num
 ) -> Num:
     """Mean wait of a prompt for the prompts of others where prompts and answers share a device.
@@ -225,7 +225,7 @@ def met_in_steps(
     fit : float or array
         Prompts that fit a step.
 
-    >>> found = met_in_steps(0.0, 0.1, step=0.02, prompt_time=0.3, decoding=60.0, steps=900.0, others=63.0, load=0.5, fit=1.0)
+    >>> found = shared_step_delay(0.0, 0.1, step=0.02, prompt_time=0.3, decoding=60.0, steps=900.0, others=63.0, load=0.5, fit=1.0)
     >>> round(found, 3)  # half of a prompt with a chance of a half, and little else
     0.097
     """
@@ -238,7 +238,7 @@ def met_in_steps(
     return prompt_time * (load / 2.0 + come * company) + places
 
 
-def met_ahead(ahead: Num, spread: Num, *, step: Num, prompt_time: Num, load: Num) -> Num:
+def lookahead_delay(ahead: Num, spread: Num, *, step: Num, prompt_time: Num, load: Num) -> Num:
     """Mean wait of a prompt for what is launched already when it comes, beyond half of a pass under way.
 
     A server that prepares a step while the one before still runs lets a new prompt wait for that step as well. Whether it
@@ -258,9 +258,9 @@ def met_ahead(ahead: Num, spread: Num, *, step: Num, prompt_time: Num, load: Num
     load : float or array
         Share of the time in which prompts run.
 
-    >>> met_ahead(0.0, 0.1, step=0.01, prompt_time=0.1, load=0.5), round(met_ahead(1.0, 0.1, step=0.01, prompt_time=0.1, load=0.5), 3)
+    >>> lookahead_delay(0.0, 0.1, step=0.01, prompt_time=0.1, load=0.5), round(lookahead_delay(1.0, 0.1, step=0.01, prompt_time=0.1, load=0.5), 3)
     (0.0, 0.06)
-    >>> round(met_ahead(1.0, 0.0, step=0.01, prompt_time=0.1, load=0.5), 3)
+    >>> round(lookahead_delay(1.0, 0.0, step=0.01, prompt_time=0.1, load=0.5), 3)
     0.135
     """
     chance = minimum(load, 1.0)
@@ -364,9 +364,9 @@ def closed_loop(
         :func:`mlsysim.serving.run_wait`.
     poll, gather, gather_tokens : float or array
         Steps after which the server looks for new requests, steps that a prompt waits for others, and tokens that end this
-        wait, as of :func:`held_back`; prompts that are ``apart`` are not held back.
+        wait, as of :func:`batching_delay`; prompts that are ``apart`` are not held back.
     ahead : float or array
-        Steps that the server has launched already when a prompt comes, as of :func:`met_ahead`; prompts that are ``apart``
+        Steps that the server has launched already when a prompt comes, as of :func:`lookahead_delay`; prompts that are ``apart``
         meet no answers.
     spread : float or array
         Standard deviation of the lengths over their mean: 0 where all are alike, 1 where they spread as exponential times do;
@@ -418,7 +418,7 @@ def closed_loop(
         later = where(
             apart > 0,
             queued(busy / pace, answer + transfer, each / pace, spread),
-            met_in_steps(
+            shared_step_delay(
                 alone, spread, step=step, prompt_time=prompt, decoding=decoding, steps=steps, others=cached - 1.0,
                 load=minimum(load, 1.0), fit=PASS / input_len,
             ),
@@ -427,11 +427,11 @@ def closed_loop(
         joined = minimum(1.0, PASS / (waiting * input_len))
         queue = run_wait(later, busy, 1.0 / waves, joined)
         # half of the step under way, and the answers of the step that it shares; alone there are none
-        met = met_ahead(ahead, spread, step=step, prompt_time=prompt, load=load)
+        met = lookahead_delay(ahead, spread, step=step, prompt_time=prompt, load=load)
         own_step = where(
             apart > 0, step + pace * own, others * (1.5 * step + pace * prompt + met) + (1.0 - others) * pace * own
         )
-        held, company = held_back(
+        held, company = batching_delay(
             poll, gather, gather_tokens, step=step, rate=cached / (answer + prompt), decoding=decoding,
             input_len=input_len, joint=PASS / input_len,
         )  # fmt: skip

@@ -40,6 +40,15 @@ class Request:
     cached_len: int = 0
 
     def __post_init__(self) -> None:
+        if (
+            type(self.arrival) is float
+            and type(self.input_len) is type(self.output_len) is type(self.cached_len) is int
+            and 0.0 <= self.arrival < math.inf
+            and 0 <= self.cached_len <= self.input_len <= MAX_TOKENS
+            and 0 < self.output_len <= MAX_TOKENS
+            and self.input_len
+        ):
+            return  # as nearly all are
         if not (isinstance(self.arrival, (int, float)) and math.isfinite(self.arrival) and self.arrival >= 0):
             raise InputError(f"Request: arrival = {self.arrival!r} must be a time in seconds, zero or later")
         for name, least in (("input_len", 1), ("output_len", 1), ("cached_len", 0)):

@@ -1,6 +1,7 @@
 """What a full server completes of a given load, in closed form: to stand beside what a simulation of it shows."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,9 +9,9 @@ from typing import TYPE_CHECKING
 from mlsysim.errors import InputError
 from mlsysim.results import Explanation, Input, Result, Term, labelled, shown
 from mlsysim.serving.config import Config, Limits, StepTimes, limits
-from mlsysim.serving.engine import seen
 from mlsysim.serving.equations import overload_wait, prompt_computed, prompt_steps, saturation_rate
 from mlsysim.serving.requests import MAX_TOKENS, Request
+from mlsysim.serving.scheduler import seen
 from mlsysim.serving_steps import Batch
 
 if TYPE_CHECKING:
@@ -114,35 +115,38 @@ def saturation(
     if isinstance(bounds, Config):
         bounds = limits(bounds, step_times)
     served = [r for r in requests if not bounds.refusal(r.input_len, r.output_len)]
-    steps = sum(r.output_len - 1 for r in served)
+    sizes = Counter((r.input_len, r.output_len, r.cached_len if bounds.prefix_caching else 0) for r in served)
+    steps = sum(number * (answer - 1) for (_, answer, _), number in sizes.items())
     if not steps:
         return None
     count, block, window = len(served), bounds.block_tokens, bounds.window or _UNSEEN
 
     def decoded(width: int) -> float:
         """Tokens that the sequences attend to in all their steps of decoding."""
-        return sum(seen(r.input_len + r.output_len - 1, width) - seen(r.input_len, width) for r in served)
+        return sum(n * (seen(p + answer - 1, width) - seen(p, width)) for (p, answer, _), n in sizes.items())
 
-    new = [
-        int(float(prompt_computed(r.input_len, r.cached_len if bounds.prefix_caching else 0, block))) for r in served
+    # of each size: how many there are, tokens of the prompt that are computed, those that are found, and the answer's
+    rows = [
+        (n, new := int(float(prompt_computed(prompt, cached, block))), prompt - new, answer)
+        for (prompt, answer, cached), n in sizes.items()
     ]
-    past = [r.input_len - n for r, n in zip(served, new, strict=True)]
+    most, past = max(found for _, _, found, _ in rows), sum(n * found for n, _, found, _ in rows) / count
     held = decoded(_UNSEEN) / steps  # by a sequence that decodes, on average over time
-    cached = sum(p * (r.output_len - 1) for p, r in zip(past, served, strict=True)) / steps
+    cached = sum(n * found * (answer - 1) for n, _, found, answer in rows) / steps
     own = (held - cached) / block + (block - 1) / (2 * block)  # blocks; the last one is filled in part
-    places = max(1, min(bounds.sequences, int((bounds.blocks - max(past) // block) / own)))
-    prompt, each = sum(new) / count, steps / count
+    places = max(1, min(bounds.sequences, int((bounds.blocks - most // block) / own)))
+    prompt, each = sum(n * new for n, new, _, _ in rows) / count, steps / count
     begun = float(saturation_rate(float(places), each, bounds.tokens, prompt, 1.0))  # prompts in a step, and ends
     running = begun * each  # by Little's law
     parts = float(prompt_steps(prompt, bounds.tokens, running))
 
     def read(width: int) -> float:
         """Tokens whose keys and values the parts of a prompt read, on average: each those before it, as far as it sees."""
-        before, part = sum(past) / count, prompt / parts
-        return sum(min(before + k * part, part + width) for k in range(1, int(parts) + 1))
+        part = prompt / parts
+        return sum(min(past + k * part, part + width) for k in range(1, int(parts) + 1))
 
     pairs, near = (
-        begun * sum(seen(n + p, w) - seen(p, w) for n, p in zip(new, past, strict=True)) / count
+        begun * sum(n * (seen(new + found, w) - seen(found, w)) for n, new, found, _ in rows) / count
         for w in (_UNSEEN, window)
     )
     mean = Batch(

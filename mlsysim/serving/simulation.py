@@ -2,21 +2,20 @@
 
 import math
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, overload
 
+from mlsysim import units
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Report, Shown, plain
-from mlsysim.serving import engine
-from mlsysim.serving import shown as showing
-from mlsysim.serving.config import Config, Limits, StepTimes, limits
+from mlsysim.results import Report, Shown, labelled, plain, share, shown
+from mlsysim.serving.blocks import Job
+from mlsysim.serving.config import Limits
 from mlsysim.serving.equations import sample_quantile
 from mlsysim.serving.requests import Request
-from mlsysim.serving_steps import StepModel
+from mlsysim.tables import table
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -35,6 +34,8 @@ _LATENCY: Mapping[str, Callable[[Request, float, float, float], float | None]] =
 # Latencies of a request that are counted, of which quantiles are given.
 METRICS = tuple(_LATENCY)
 _NEVER = math.nan
+_FULL, _NOTICED = 0.9, 0.05  # of a limit; of a request's time
+_POINTS = 200  # of a chart over time
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Records(Sequence[Record]):
         n, never = len(requests), array("d", [_NEVER])
         return cls(requests, array("l", [-1]) * n, never * n, never * n, never * n, array("l", [0]) * n, rejected)
 
-    def book(self, done: engine.Sequence, replica: int) -> None:
+    def book(self, done: Job, replica: int) -> None:
         """Write down what became of a request."""
         at = done.index
         self.replica[at], self.preemptions[at] = replica, done.preemptions
@@ -122,8 +123,10 @@ class Records(Sequence[Record]):
     @property
     def makespan(self) -> float:
         """From the first arrival of a request that was served to the last token, s; zero when none was."""
-        last = max((finished for _, _, _, finished in self.served()), default=0.0)
-        return last - min((request.arrival for request, *_ in self.served()), default=0.0)
+        requests, finished = self.requests, self.finished
+        if self.rejected:
+            requests, finished = [r for r, *_ in self.served()], array("d", [end for *_, end in self.served()])
+        return max(finished, default=0.0) - min([r.arrival for r in requests], default=0.0)
 
     def _one(self, at: int) -> Record:
         if why := self.rejected.get(at):
@@ -190,6 +193,10 @@ class Simulation(Shown):
         return tuple(r for r in self.records if not r.rejected)
 
     @property
+    def rejected(self) -> tuple[Record, ...]:
+        return tuple(self.records[at] for at in sorted(self.records.rejected))
+
+    @cached_property
     def makespan(self) -> float:
         """From the first arrival to the last token, s."""
         return self.records.makespan
@@ -204,7 +211,7 @@ class Simulation(Shown):
 
     @property
     def requests_per_s(self) -> float:
-        return self._per_second(sum(1 for _ in self.records.served()))
+        return self._per_second(len(self.records) - len(self.records.rejected))
 
     @property
     def tokens_per_s(self) -> float:
@@ -257,20 +264,174 @@ class Simulation(Shown):
         """Plain numbers in SI units, for JSON."""
         return {"requests": [r.to_dict() for r in self.records], "summary": self.summary()}
 
+    def _times(self) -> dict[str, float]:
+        """Mean seconds of a served request: waiting, until its prompt is done, and from the first token to the last."""
+        done = self.served
+        if not done:
+            return {}
+        waiting, prompt = (math.fsum(self.values(name)) / len(done) for name in ("queue_s", "prefill_s"))
+        answer = math.fsum(r.finished - r.first_token for r in done) / len(done)
+        return {"waiting": waiting, "prompt": prompt, "answer": answer}
+
+    def _bound(self) -> str:
+        """What kept the server from being faster, in a sentence."""
+        if not self.served:
+            return "nothing was served"
+        found, limits = self._times(), self.limits
+        waited = found["waiting"] > _NOTICED * sum(found.values())
+        blocks, tokens = self.most_blocks / limits.blocks, (self.prefill_tokens + self.decode_tokens) / self.steps
+        if self.preemptions:
+            return f"memory: the cache ran out of blocks, and {self.preemptions:,} times a sequence was thrown out"
+        if waited and self.mean_batch >= _FULL * limits.sequences:
+            return f"places: {self.mean_batch:.4g} of {limits.sequences} sequences decode in a mean step, others wait"
+        if waited and blocks >= _FULL:
+            return f"memory: up to {share(blocks)} of the cache in use, and requests wait"
+        if waited and tokens >= _FULL * limits.tokens:
+            return f"the budget of a step: {tokens:.4g} of {limits.tokens} tokens in a mean one, and requests wait"
+        if self.utilisation >= _FULL:
+            kind = "prompts" if self.prefill_tokens > limits.tokens * self.steps / 2 else "decode steps"
+            queue = "requests wait for them" if waited else "hardly anything waits"
+            return (
+                f"the time of its steps, mostly {kind}: one is under way {share(self.utilisation)} of the time, {queue}"
+            )
+        return f"the load: no step is under way {share(1 - self.utilisation)} of the time"
+
+    def _cache(self) -> str:
+        """Prompt tokens asked for and worked on."""
+        asked = sum(r.request.input_len for r in self.served)
+        if not asked:
+            return ""
+        text = f"{asked:,} prompt tokens asked for, {self.prefill_tokens:,} computed"
+        if self.prefill_tokens < asked:
+            return f"{text}: {share(1 - self.prefill_tokens / asked)} found in the cache"
+        return text + (f", {self.preemptions:,} sequences again" if self.prefill_tokens > asked else "")
+
     def _lines(self) -> list[str]:
-        return showing.lines(self)
+        """At most a dozen lines, the latencies first."""
+        done, rejected = self.served, [r for r in self.records if r.rejected]
+        if not done:
+            why = f"; {rejected[0].rejected}" if rejected else ""
+            return labelled(f"no request served, {len(rejected)} rejected{why}", ("steps of", self.server))
+        rows = self.summary()
+
+        def spread(metric: str) -> str:
+            found = rows[metric]
+            if found["mean"] is None:
+                return ""
+            said = (f"{name} {shown(found[name], 's')}" for name in ("p50", "p90", "p99"))
+            return f"mean {shown(found['mean'], 's')}, {', '.join(said)}"
+
+        found = self._times()
+        whole = sum(found.values()) or 1.0
+        mean, late = rows["ttft_s"]["mean"], rows["ttft_s"]["p99"]
+        more = self.parts()
+        refused = f", {len(rejected)} REJECTED: {rejected[0].rejected}" if rejected else ""
+        return labelled(
+            f"{len(done):,} requests in {shown(self.makespan, 's')}: first token after {shown(mean, 's')}, 99 % within {shown(late, 's')}"
+            f"{refused}",
+            ("binds", self._bound()),
+            ("first token", spread("ttft_s")),
+            ("between tokens", spread("itl_s")),
+            ("end to end", spread("e2e_s")),
+            ("of a request's time", ", ".join(f"{name} {share(t / whole)}" for name, t in found.items())),
+            (
+                "rate",
+                f"{self.requests_per_s:.4g} requests/s, {shown(self.tokens_per_s, 'token/s')} of {self.replicas} replica(s)",
+            ),
+            (
+                "server",
+                f"busy {share(self.utilisation)} of the time, {self.mean_batch:.4g} decode in a step, {self.preemptions} preemptions",
+            ),
+            *(more or [("cache", f"{share(self.most_blocks / self.limits.blocks)} in use at most; {self._cache()}")]),
+            ("steps of", self.server),
+            (
+                "range",
+                "none: no measured run of a fleet is behind it"
+                if more
+                else "none: errors of simulated latencies are told run by run (evidence.studies.ladder)",
+            ),
+        )
 
     def parts(self) -> list[tuple[str, str]]:
         """What else there is to tell, by name: nothing of plain servers."""
         return []
 
     def chart(self) -> "Drawing | None":
-        """Requests in the server over time, and distributions of their latencies."""
-        return showing.chart(self)
+        """Requests that wait and that run over time; then distributions of the latencies."""
+        from mlsysim.drawing import DASHES, PALETTE, Chart, Line, Panels
+        from mlsysim.drawing.shapes import distribution, readable
+
+        done = self.served
+        if not done:
+            return None
+        begin, end = min(r.request.arrival for r in done), max(r.finished for r in done)
+        came, began, left = (
+            sorted(values)
+            for values in ([r.request.arrival for r in done], [r.scheduled for r in done], [r.finished for r in done])
+        )
+        times = [begin + i / _POINTS * (end - begin) for i in range(_POINTS + 1)]
+        waiting = [float(max(0, bisect_right(came, t) - bisect_right(began, t))) for t in times]
+        running = [float(max(0, bisect_right(began, t) - bisect_right(left, t))) for t in times]
+        factor, unit = readable(end - begin, "s")
+        x = [factor * (t - begin) for t in times]
+        crowd = Chart(
+            f"time ({unit})",
+            "requests",
+            [Line(x, running, "running", PALETTE[0], DASHES[0]), Line(x, waiting, "waiting", PALETTE[1], DASHES[1])],
+            title="requests in the server",
+            x_log=False,
+            y_log=False,
+            y_range=(0.0, 1.05 * max([1.0, *running, *waiting])),
+        )
+        first = distribution(
+            "until the first token",
+            {"first token": self.values("ttft_s"), "in the queue": self.values("queue_s")},
+            "time",
+            "s",
+        )
+        pace = distribution("between tokens", {"mean of a request": self.values("itl_s")}, "time", "s")
+        return Panels(crowd, *(panel for panel in (first, pace) if panel is not None))
 
     def explain(self) -> Report:
-        """What bound the server, where the time of a request went, what the limits were, and whose the steps are."""
-        return showing.explained(self)
+        """What bound the server, where the time went, what the limits were, and whose the steps are."""
+        found, limits = self._times(), self.limits
+        whole = sum(found.values()) or 1.0
+        latencies = [
+            (name.removesuffix("_s"), *("-" if v is None else units.format(v, "s") for v in row.values()))
+            for name, row in self.summary().items()
+        ]
+        went = [(name, units.format(t, "s"), share(t / whole)) for name, t in found.items()]
+        steps = self.steps or 1
+        each = [share(busy / self.clock) if self.clock else "0 %" for busy in self.busy]
+        per_step = (self.prefill_tokens + self.decode_tokens) / steps
+        server = [
+            ("steps", f"{self.steps:,}", f"busy {', '.join(each[:8])}{' …' if len(each) > 8 else ''} of the time"),
+            ("tokens of a step", f"{per_step:.4g}", f"at most {limits.tokens}"),
+            ("decoding in a step", f"{self.mean_batch:.4g}", f"at most {limits.sequences} run"),
+            (
+                "blocks of cache",
+                f"{self.most_blocks:,}",
+                f"of {limits.blocks:,} at most, {limits.block_tokens} tokens each",
+            ),
+            ("preemptions", f"{self.preemptions:,}", "a sequence loses its blocks and waits again"),
+        ]
+        refused: dict[str, int] = {}
+        for r in self.records:
+            if r.rejected:
+                refused[r.rejected] = refused.get(r.rejected, 0) + 1
+        return Report(
+            f"bound by {self._bound()}" if self.served else "nothing was served",
+            (
+                table(("Metric", "Mean", "p50", "p90", "p99"), latencies),
+                table(("A request's mean time", "Seconds", "Share"), went),
+                table(("Server", "Found", "Limit"), server),
+            ),
+            [
+                f"steps of {self.server}" if self.server else "",
+                self._cache(),
+                *(f"rejected {n} x: {why}" for why, n in list(refused.items())[:5]),
+            ],
+        )
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """A row per request: what it asked for, when it came, where it went, and its latencies."""
@@ -317,244 +478,3 @@ def summarise(values: Sequence[float]) -> dict[str, float | None]:
     ordered = sorted(values)
     shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
     return {"mean": math.fsum(ordered) / len(ordered), **{k: _quantile(ordered, q) for k, q in shares.items()}}
-
-
-# Routing: which replica takes a request, from what a router can see when it comes
-
-
-def _round_robin(engines: Sequence[engine.Engine], count: int) -> int:
-    return count % len(engines)
-
-
-def _least_loaded(engines: Sequence[engine.Engine], count: int) -> int:
-    return min(range(len(engines)), key=lambda i: len(engines[i].running) + len(engines[i].waiting))
-
-
-def _fewest_queued(engines: Sequence[engine.Engine], count: int) -> int:
-    return min(range(len(engines)), key=lambda i: (len(engines[i].waiting), len(engines[i].running)))
-
-
-# Ways to choose the replica of a request, by name.
-ROUTING: Mapping[str, Callable[[Sequence[engine.Engine], int], int]] = {
-    "round-robin": _round_robin,  # in turn
-    "least-loaded": _least_loaded,  # fewest requests in it, running or waiting
-    "fewest-queued": _fewest_queued,  # fewest waiting, then fewest running
-}
-
-
-def simulate(
-    step_times: StepTimes,
-    requests: Sequence[Request],
-    config: Config | None = None,
-    *,
-    replicas: int = 1,
-    routing: str = "round-robin",
-    keep_steps: bool = False,
-    progress: bool = False,
-    concurrency: int | None = None,
-) -> Simulation:
-    """Play requests on replicas of a server, step by step.
-
-    Parameters
-    ----------
-    step_times : StepModel
-        As from :func:`mlsysim.serving_steps.step_model`; anything with a method ``time(batch)`` serves.
-    requests : sequence of Request
-        In any order; they come at their times whatever the server does (an open loop), unless ``concurrency`` is given.
-    config : Config, optional
-        Options of the server.
-    replicas : int
-        Servers of the same kind, each with its own queue and cache.
-    routing : str
-        Which replica takes a request: ``round-robin``, ``least-loaded`` or ``fewest-queued``.
-    keep_steps : bool
-        Keep a record of every step in ``log``.
-    progress : bool
-        Show a progress bar (needs tqdm).
-    concurrency : int, optional
-        Requests in flight, over all replicas (a closed loop): so many come at time zero in turn to the replicas, and each of
-        the others when one has ended, on the replica where that one ran. The arrivals of the requests count for nothing then.
-
-    Returns
-    -------
-    Simulation
-        Frozen result with a record per request, ``summary()``, ``utilisation`` and ``to_dict()``.
-
-    Raises
-    ------
-    InputError, UnknownNameError
-        A value out of range; a step time that is no positive number.
-
-    >>> from mlsysim.serving_steps import step_model
-    >>> from mlsysim.inference import deploy
-    >>> from mlsysim.serving import Request
-    >>> model = step_model(deploy("Llama-2-7B", "H100"))
-    >>> one = simulate(model, [Request(0.0, input_len=482, output_len=100)]).records[0]
-    >>> round(1e3 * one.ttft_s, 1), round(1e3 * one.itl_s, 2)
-    (12.0, 6.24)
-    """
-    if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
-        raise InputError(f"simulate: replicas = {replicas!r} must be a whole number of at least 1")
-    if routing not in ROUTING:
-        raise unknown_name("routing", routing, ROUTING)
-    bounds = limits(config or Config(), step_times)
-    asked: list[Request] = []
-    if concurrency is not None:
-        requests = asked = _closed(requests, concurrency, replicas, routing, keep_steps)
-    engines = [engine.Engine(step_times, bounds) for _ in range(replicas)]
-    rejected = {i: why for i, r in enumerate(requests) if (why := bounds.refusal(r.input_len, r.output_len))}
-    records = Records.open(requests, rejected)
-    come = sorted((i for i in range(len(requests)) if i not in rejected), key=lambda i: requests[i].arrival)
-    log: list[Step] = []
-    with progress_bar(progress, len(come)) as advance:
-        if concurrency is not None:
-            _loop(engines, asked, come, records, concurrency, advance)
-        else:
-            _play(engines, come, records, ROUTING[routing], log if keep_steps else None, advance)
-    return Simulation(
-        records=records,
-        limits=bounds,
-        replicas=replicas,
-        busy=tuple(e.busy for e in engines),
-        steps=sum(e.step for e in engines),
-        prefill_tokens=sum(e.prefill_tokens for e in engines),
-        decode_tokens=sum(e.decode_tokens for e in engines),
-        preemptions=sum(e.preemptions for e in engines),
-        most_blocks=max(e.most_blocks for e in engines),
-        clock=records.makespan,
-        log=tuple(log),
-        server=str(getattr(step_times, "words", type(step_times).__name__)),
-    )
-
-
-def _closed(
-    requests: Sequence[Request], concurrency: int, replicas: int, routing: str, keep_steps: bool
-) -> list[Request]:
-    """The requests of a closed loop, whose arrivals are written down when they come."""
-    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < replicas:
-        raise InputError(
-            f"simulate: concurrency = {concurrency!r} must be a whole number of requests in flight, at least one for each of "
-            f"{replicas} replicas"
-        )
-    if routing != "round-robin":
-        raise InputError(
-            f"simulate: routing = {routing!r} is for requests that come by themselves; with concurrency each client stays "
-            "with its replica, so leave routing out"
-        )
-    if keep_steps:
-        raise InputError("simulate: keep_steps is for requests that come by themselves; leave it or concurrency out")
-    return [replace(r, arrival=0.0) for r in requests]
-
-
-def _loop(
-    engines: Sequence[engine.Engine],
-    requests: list[Request],
-    come: Sequence[int],
-    records: Records,
-    concurrency: int,
-    advance: Callable[[int], Any],
-) -> None:
-    """The loop over ends of requests: as many others come at that time. Replicas share nothing but the list of what is left."""
-    left = iter(come)
-
-    def submit(place: int, now: float) -> None:
-        if (index := next(left, None)) is not None:
-            requests[index] = replace(requests[index], arrival=now)
-            engines[place].submit(engine.Sequence(requests[index], index))
-
-    for turn in range(concurrency):
-        submit(turn % len(engines), 0.0)
-    ends = [(e.finish(0.0), place) for place, e in enumerate(engines)]
-    heapify(ends)
-    while ends and ends[0][0] < math.inf:
-        now, place = heappop(ends)
-        e = engines[place]
-        done = len(e.finished)
-        for sequence in e.finished:
-            records.book(sequence, place)
-        e.finished.clear()
-        advance(done)
-        for _ in range(done):
-            submit(place, now)
-        heappush(ends, (e.finish(now), place))
-
-
-def _play(
-    engines: Sequence[engine.Engine],
-    come: Sequence[int],
-    records: Records,
-    route: Callable[[Sequence[engine.Engine], int], int],
-    log: list[Step] | None,
-    advance: Callable[[int], Any],
-) -> None:
-    """The loop over events: arrivals, and ends of steps. A request that comes at the end of a step is in the next one.
-
-    Between two arrivals a replica plays its steps by itself. With step times of somebody's own it stops at the next end of
-    another's step, so that they are asked for in the order in which the steps begin; for a log steps are taken one by one.
-    """
-    timeless = type(engines[0].steps) is StepModel  # whose times depend on nothing that was asked before
-    ends: list[tuple[float, int]] = []  # of the steps under way
-    active = [False] * len(engines)
-    requests, at = records.requests, 0
-
-    def begin(place: int, now: float, until: float) -> float:
-        e = engines[place]
-        if log is None:
-            return e.play(now, until)
-        before = (e.prefill_tokens, e.decode_tokens)
-        duration = e.begin(now)
-        tokens = (e.prefill_tokens - before[0], e.decode_tokens - before[1])
-        log.append(Step(place, now, duration, len(e.running), len(e.waiting), e.limits.blocks - e.free, *tokens))
-        return now + duration
-
-    def book(place: int) -> None:
-        if done := engines[place].finished:
-            for sequence in done:
-                records.book(sequence, place)
-            advance(len(done))
-            done.clear()
-
-    arrival = requests[come[0]].arrival if come else math.inf
-    while at < len(come) or ends:
-        now = ends[0][0] if ends else math.inf
-        woken = set()
-        while arrival <= now:
-            index = come[at]
-            place = route(engines, at)
-            engines[place].submit(engine.Sequence(requests[index], index))
-            if not active[place]:  # it begins at once, with whatever else comes at this time
-                now = arrival
-                woken.add(place)
-            at += 1
-            arrival = requests[come[at]].arrival if at < len(come) else math.inf
-        while ends and ends[0][0] <= now:
-            _, place = heappop(ends)
-            engines[place].end(now)
-            book(place)
-            active[place] = False
-            woken.add(place)
-        for place in sorted(woken):
-            if engines[place].idle:
-                continue
-            until = arrival
-            if not timeless:  # beside others that begin now a step at a time
-                until = now if len(woken) > 1 else min(arrival, ends[0][0] if ends else math.inf)
-            end = begin(place, now, until)
-            book(place)
-            if end < math.inf:
-                active[place] = True
-                heappush(ends, (end, place))
-
-
-@contextmanager
-def progress_bar(wanted: bool, total: int) -> Iterator[Callable[[int], Any]]:
-    """A progress bar over finished requests, or none."""
-    if not wanted:
-        yield lambda count: None
-        return
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise InputError("simulate: progress=True needs tqdm; run: pip install 'mlsysim-book[scale]'") from error
-    with tqdm(total=total, unit=" requests", unit_scale=True) as bar:
-        yield bar.update

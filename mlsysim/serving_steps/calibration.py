@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps import documents
 from mlsysim.serving_steps.residuals import overfitting_ratio, residual_time
 
@@ -31,7 +31,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Coefficients(Listed):
+class Coefficients(Result):
     """The residual of one metric, and how the fit did."""
 
     per_output: float  # s/token
@@ -60,7 +60,7 @@ class Coefficients(Listed):
 
 
 @dataclass(frozen=True)
-class Calibration(Listed):
+class Calibration(Result):
     """Fitted residuals of one subject. ``mlsysim calibrate`` makes it, and :func:`load_calibration` reads it."""
 
     subject: Subject

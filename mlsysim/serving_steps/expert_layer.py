@@ -12,7 +12,7 @@ from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment, experts_hit
 from mlsysim.inference.work import ACTIVATION_BYTES, routed_width
-from mlsysim.results import CALLER, Explanation, Input, Listed, Result, Term, labelled, plain, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, share, shown
 from mlsysim.serving_steps import experts as forms
 from mlsysim.serving_steps.rates import Rates
 from mlsysim.serving_steps.rates import rates as measured_rates
@@ -31,7 +31,7 @@ _POSITIVE = Domain.of(POSITIVE)
 
 
 @dataclass(frozen=True)
-class ExpertWork(Listed):
+class ExpertWork(Result):
     """Work of the routed experts of one layer on one device."""
 
     pairs: Num  # tokens times experts that each goes to
@@ -118,6 +118,12 @@ def expert_messages(
 class ExpertLayer(Result):
     """What :func:`expert_layer` returns: one layer of experts on one device, s."""
 
+    NUMBERS = (
+        "model=deployment.model.name device=deployment.device.name devices=deployment.devices tokens mode "
+        "tokens_per_expert=work.per_expert experts_hit=work.hit share_of_peak=share routed_time_s shared_time_s "
+        "dispatch_time_s combine_time_s time_s bound"
+    )
+
     deployment: Deployment
     tokens: Num
     mode: str
@@ -200,8 +206,7 @@ class ExpertLayer(Result):
     def shared_work_share(self) -> float:
         """Of the kernels' arithmetic, what the shared experts do."""
         m = self.deployment.model
-        width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
-        return float(forms.shared_expert_share(width, m.top_k, m.moe_ffn))
+        return float(forms.shared_expert_share(m.shared_ffn, m.top_k, m.moe_ffn))
 
     @property
     def _parts(self) -> dict[str, Num]:
@@ -233,26 +238,6 @@ class ExpertLayer(Result):
         from mlsysim.drawing import shapes
 
         return shapes.terms(f"one expert layer of {self.deployment.model.name}", self._parts)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "model": self.deployment.model.name,
-            "device": self.deployment.device.name,
-            "devices": self.deployment.devices,
-            "tokens": self.tokens,
-            "mode": self.mode,
-            "tokens_per_expert": self.work.per_expert,
-            "experts_hit": self.work.hit,
-            "share_of_peak": self.share,
-            "routed_time_s": self.routed_time,
-            "shared_time_s": self.shared_time,
-            "dispatch_time_s": self.dispatch_time,
-            "combine_time_s": self.combine_time,
-            "time_s": self.time,
-            "bound": self.bound,
-        }
-        return dict(plain(found))
 
     def explain(self) -> Explanation:
         """Each term with its equation, the numbers in it, and where the inputs came from."""
@@ -346,7 +331,7 @@ def expert_layer(
     chosen = measured_rates(d.device) if rates is None else rates
     m, s = d.model, d.split
     r = chosen.products_8bit if d.precision in ("fp8", "int8") else chosen.products_16bit
-    width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn) / s.tp
+    width = m.shared_ffn / s.tp
     gates = 2 if m.gated_mlp else 1
     shapes = ((m.hidden, gates * width), (width, m.hidden)) if width else ()
     shared = tuple(

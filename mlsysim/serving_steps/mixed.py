@@ -1,7 +1,6 @@
 """Steps by the one model of passes: what ``serve``, ``simulate`` and ``validate`` share, for any mixture of prompts and answers."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from mlsysim._numeric import Num, all_true, is_array
@@ -9,10 +8,8 @@ from mlsysim.inference import Deployment, Efficiencies
 from mlsysim.inference.work import MixedCost, mixed_cost
 from mlsysim.results import CALLER, Explanation, Input, Term
 from mlsysim.serving_steps.batches import Batch
+from mlsysim.serving_steps.shortcut import ShortCut
 from mlsysim.serving_steps.terms import StepTerms
-
-_INFINITE = float("inf")
-_KEPT = 1 << 16  # counts of rows whose sums are kept
 
 
 @dataclass(frozen=True)
@@ -21,9 +18,6 @@ class MixedSteps:
 
     deployment: Deployment
     efficiencies: Efficiencies
-    _sums: dict[tuple[float, float, float, bool], tuple[float, float, float]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
 
     def cost(self, batch: Batch) -> MixedCost:
         """The step in components, messages and overheads."""
@@ -53,80 +47,27 @@ class MixedSteps:
         )
 
     @cached_property
-    def _slopes(self) -> tuple[tuple[float, float], float, tuple[float, float], tuple[float, float]]:
-        """Shares of attention over all keys and in a window; seconds per pair and per token read, of prompts and of answers."""
-        w = self.deployment.work
-        pairs, read = (1.0 / (far + w.windowed) for far in w.far)
-        one = Batch(
-            prefill_pairs=pairs, prefill_read=read, prefills=1.0, decodes=1.0, context=read,
-            windowed_pairs=pairs, windowed_read=read, windowed_context=read,
-        )  # fmt: skip
-        parts = self.cost(one).components
-        prompts, answers = (parts[name] for name in ("prefill_attention", "decode_attention"))
-        return (
-            w.far,
-            w.windowed,
-            (prompts.compute_time, prompts.memory_time),
-            (answers.compute_time, answers.memory_time),
+    def short(self) -> ShortCut | None:
+        """The short way to the same times; none where messages hide behind attention, so that not all else goes by counts of rows."""
+        e, w = self.efficiencies, self.deployment.work
+        if is_array(e.overlap) or e.overlap or is_array(e.spread) or e.spread:
+            return None
+        parts = self.cost(ShortCut.unit(w)).components
+        prompts, answers = (parts[f"{name}_attention"] for name in ("prefill", "decode"))
+        return ShortCut(
+            w,
+            (prompts.compute_time, prompts.memory_time, 0.0),
+            (answers.compute_time, answers.memory_time, 0.0),
+            self._rest,
+            lambda batch: self.cost(batch).time,
+            parts=False,
         )
 
-    @cached_property
-    def _short(self) -> bool:
-        """Whether everything but attention depends on counts of rows alone: not where messages hide behind attention."""
-        e = self.efficiencies
-        return not (is_array(e.overlap) or e.overlap or is_array(e.spread) or e.spread)
-
-    def _rest(self, batch: Batch) -> tuple[float, float, float]:
-        """Seconds on the device beside attention, on the host beside launches, and of the launches; kept by counts."""
-        key = (batch.tokens, batch.sequences, batch.prefills, batch.decodes > 0.0)
-        found = self._sums.get(key)
-        if found is None:
-            empty = replace(batch, prefill_pairs=0.0, prefill_read=0.0, context=0.0, windowed_pairs=0.0)
-            cost = self.cost(replace(empty, windowed_read=0.0, windowed_context=0.0))
-            s = cost.starts
-            host = s["step_overhead"] + s["sequences"] * s["sequence_overhead"]
-            found = float(s["device_time"]), float(host), float(s["layers"] * s["launch_time"])
-            if len(self._sums) < _KEPT:
-                self._sums[key] = found
-        return found
-
-    def time(self, batch: Batch) -> Num:
-        """Seconds of a step, by a short cut for plain numbers: a count that was met before costs a look-up and three maxima."""
-        if not self._short:
-            return self.cost(batch).time
-        try:
-            device, host, launches = self._rest(batch)
-            (_, all_read), near, prompts, answers = self._slopes
-            if batch.prefills:
-                pairs = self.deployment.work.prompt_pairs(batch.prefill_pairs, batch.windowed_pairs) * prompts[0]
-                read = (all_read * batch.prefill_read + near * batch.windowed_read) * prompts[1]
-                device += pairs if pairs > read else read
-            if batch.decodes:
-                slope = answers[0] if answers[0] > answers[1] else answers[1]
-                device += (all_read * batch.context + near * batch.windowed_context) * slope
-            found = host + (device if device > launches else launches)
-            return found if 0.0 <= device < _INFINITE else self.cost(batch).time  # says what is wrong
-        except (TypeError, ValueError):  # arrays
-            return self.cost(batch).time
-
-    def decoding(self, sequences: float) -> Callable[[float, float], float]:
-        """Seconds of a step of so many answers and no prompt, by what they attend to; the rest is worked out once."""
-
-        def long(context: float, windowed: float) -> float:
-            return float(self.time(Batch(decodes=sequences, context=context, windowed_context=windowed)))
-
-        if not self._short:
-            return long
-        device, host, launches = self._rest(Batch(decodes=sequences))
-        (_, all_read), near, _, answers = self._slopes
-        slope = max(answers)
-
-        def short(context: float, windowed: float) -> float:
-            busy = device + (all_read * context + near * windowed) * slope
-            seconds = host + (busy if busy > launches else launches)
-            return seconds if 0.0 <= busy < _INFINITE else long(context, windowed)
-
-        return short
+    def _rest(self, counts: Batch) -> tuple[float, float, float]:
+        """Seconds on the device beside attention, on the host beside launches, and of the launches."""
+        s = self.cost(counts).starts
+        host = s["step_overhead"] + s["sequences"] * s["sequence_overhead"]
+        return float(s["device_time"]), float(host), float(s["layers"] * s["launch_time"])
 
     def explain(self, batch: Batch, notes: list[str]) -> Explanation:
         """Every component and message with the numbers in it, then what comes on top."""

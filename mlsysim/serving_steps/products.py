@@ -1,10 +1,11 @@
 """The matrix products that a layer really runs: their shapes on one rank of a tensor-parallel group."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from mlsysim.catalog.operations import Attention, Indexer, Layer, weights
+from mlsysim.catalog.operations import Product as Matrix
 from mlsysim.catalog.shapes import Model
 from mlsysim.serving_steps.equations import fused_width
-from mlsysim.transformer import recurrence_matrices
 
 
 @dataclass(frozen=True)
@@ -26,73 +27,66 @@ def layer_products(model: Model, tp: int = 1, fused: bool = True) -> tuple[Produ
     >>> [(p.name, p.k, p.n) for p in layer_products(catalog.model("Llama-3.1-8B"))][:2]
     [('qkv', 4096, 6144.0), ('output', 4096.0, 4096)]
     """
-    m = model
-    m.check_whole("layer_products")
-    h, every, read = m.hidden, m.n_attention_layers, m.attention_width or m.hidden
-    value = m.v_head_dim or m.head_dim
+    model.check_whole("layer_products")
+    found = [p for layer in model.layers for p in _of_layer(layer, model.hidden, tp, fused)]
+    alike: dict[Product, int] = {}  # layers whose products have the same sizes, with a window or without
+    for p in found:
+        kind = replace(p, layers=0)
+        alike[kind] = alike.get(kind, 0) + p.layers
+    made = [replace(kind, layers=layers) for kind, layers in alike.items()]
+    others = sum(weights(o) for o in model.before if isinstance(o, Matrix) and o.part == "other")
+    if others:
+        made += [
+            Product("other", model.hidden, others / (model.hidden * model.n_layers * tp), model.n_layers, part="mlp")
+        ]
+    return (*made, Product("head", model.head.k, model.head.n / tp, 1, rows="sequences", part="head"))
+
+
+_NAMES = {
+    ("shared_experts", "up"): "shared up",
+    ("shared_experts", "down"): "shared down",
+}
+_LEFT_OUT = {("experts", "up"), ("experts", "down"), ("shared_experts", "gate"), ("indexer", "index_weights")}
+
+
+def _of_layer(layer: Layer, hidden: int, tp: int, fused: bool) -> list[Product]:
+    """Products of one kind of layer, as kernels run them: queries, keys and values in one, a recurrence's inputs in one."""
+    matrices = [o for o in layer.operations if isinstance(o, Matrix)]
+    core = next((o for o in layer.operations if isinstance(o, Attention)), None)
+    own = core is not None and not core.latent_v and any(o.name == "k" for o in matrices)
+    inputs = [o for o in matrices if o.part == "recurrence" and o.name != "out"]
     found: list[Product] = []
-    if m.is_mla:
-        query = m.heads * (m.head_dim + m.qk_rope_head_dim) / tp
-        if m.q_lora_rank:
-            found += [Product("q_down", h, m.q_lora_rank, every), Product("q_up", m.q_lora_rank, query, every)]
+    if inputs:
+        width = sum(map(weights, inputs)) / hidden
+        found.append(Product("recurrence_in", hidden, width / tp, layer.count))
+    for o in matrices:
+        name, key = _NAMES.get((o.part, o.name), o.name), (o.part, o.name)
+        k, n = (o.k / tp if o.split == "k" else o.k), (o.n / tp if o.split == "n" else o.n)
+        part = "projections" if o.part in ("attention", "indexer", "recurrence") else "mlp"
+        if key in _LEFT_OUT or o in inputs or (own and o.part == "attention" and o.name in ("k", "v")):
+            continue
+        if own and core is not None and o.name == "q":
+            found += _keys_and_queries(core, o.k, tp, fused, layer.count)
+        elif o.part == "shared_experts" and o.name in ("up", "down"):  # all of them in one
+            k, n = (o.copies * k, n) if o.name == "down" else (k, o.copies * n)
+            found.append(Product(name, k, n, layer.count, part=part))
+        elif o.name == "index_k":  # with the weights of its heads
+            heads = next(one.heads for one in layer.operations if isinstance(one, Indexer))
+            found.append(Product(name, k, n + heads, layer.count, part=part))
         else:
-            found += [Product("q", h, query, every)]
-        found += [
-            Product("kv_down", h, m.kv_lora_rank + m.qk_rope_head_dim, every),
-            # decode absorbs it into the queries and the results, which is the same work and the same weights
-            Product("kv_up", m.kv_lora_rank, m.heads * (m.head_dim + value) / tp, every),
-        ]
-        found += [Product("output", m.heads * value / tp, h, every)]
-    else:
-        alike: dict[tuple[int, ...], int] = {}  # layers whose products have the same sizes, with a window or without
-        for kind in m.attention_kinds:
-            alike[kind[1:5]] = alike.get(kind[1:5], 0) + kind.own
-        borrowed = [
-            (kind.layers - kind.own, kind.heads * kind.size, kind.heads * kind.value) for kind in m.attention_kinds
-        ]
-        for count, asked, results in borrowed:  # which read the keys that another layer has cached
-            if count:
-                found += [Product("q", read, asked / tp, count), Product("output", results / tp, h, count)]
-        for (heads, kv_heads, size, value), layers in alike.items():
-            if fused:
-                found += [Product("qkv", read, fused_width(heads, kv_heads, (size + value) / 2, tp), layers)]
-            else:
-                queries, shared = heads * size / tp, max(1.0, kv_heads / tp)
-                found += [Product("q", read, queries, layers)]
-                found += [Product("k", read, shared * size, layers), Product("v", read, shared * value, layers)]
-            found += [Product("output", heads * value / tp, h, layers)]
-    if m.attention_gate:
-        of = m.heads * (value if m.attention_gate == "full" else 1)
-        found += [Product("gate", h, of / tp, every)]
-    if m.n_indexed_layers:
-        queries, layers = m.index_heads * m.index_head_dim, m.n_indexers or m.n_indexed_layers
-        found += [
-            Product("index_q", m.q_lora_rank or h, queries, layers),
-            Product("index_k", h, m.index_head_dim + m.index_heads, layers),
-        ]
-    if m.n_recurrent_layers:
-        inner = m.recurrent_heads * m.recurrent_head_dim
-        width = (recurrence_matrices(m) - m.recurrent_conv * m.conv_channels) / h - inner
-        found += [Product("recurrence_in", h, width / tp, m.n_recurrent_layers)]
-        found += [Product("recurrence_out", inner / tp, h, m.n_recurrent_layers)]
-    gates = 2 if m.gated_mlp else 1
-    if dense := m.n_mlp_layers - m.n_moe_layers:
-        found += [
-            Product("up", h, gates * m.ffn / tp, dense, part="mlp"),
-            Product("down", m.ffn / tp, h, dense, part="mlp"),
-        ]
-    if m.n_moe_layers:
-        found += [Product("router", h, m.n_experts + m.n_zero_experts, m.n_moe_layers, part="mlp")]
-        if m.moe_hidden:  # routed experts are narrower than the residual stream
-            found += [Product("to experts", h, m.moe_hidden, m.n_moe_layers, part="mlp")]
-            found += [Product("from experts", m.moe_hidden, h, m.n_moe_layers, part="mlp")]
-        if m.n_shared_experts:
-            width = m.n_shared_experts * (m.shared_ffn or m.moe_ffn)
-            found += [
-                Product("shared up", h, gates * width / tp, m.n_moe_layers, part="mlp"),
-                Product("shared down", width / tp, h, m.n_moe_layers, part="mlp"),
-            ]
-    if m.other_matrices:
-        found += [Product("other", h, m.other_matrices / (h * m.layers * tp), m.layers, part="mlp")]
-    width = m.embedding_width or h
-    return (*found, Product("head", width, m.vocab / tp, 1, rows="sequences", part="head"))
+            found.append(
+                Product("recurrence_out" if key == ("recurrence", "out") else name, k, n, layer.count, part=part)
+            )
+    return found
+
+
+def _keys_and_queries(core: Attention, read: int, tp: int, fused: bool, layers: int) -> list[Product]:
+    if fused:
+        width = fused_width(core.heads, core.kv_heads, (core.qk_dim + core.v_dim) / 2, tp)
+        return [Product("qkv", read, width, layers)]
+    shared = max(1.0, core.kv_heads / tp)
+    return [
+        Product("q", read, core.heads * core.qk_dim / tp, layers),
+        Product("k", read, shared * core.qk_dim, layers),
+        Product("v", read, shared * core.v_dim, layers),
+    ]

@@ -8,7 +8,7 @@ from mlsysim import catalog
 from mlsysim._numeric import Num
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import shipped_toml
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 _LIKE = "H100-SXM5-80GB"
 _MEASURED = ("H100-SXM5-80GB", "H800-SXM")
@@ -20,7 +20,7 @@ _SILICON = dict.fromkeys(
 
 
 @dataclass(frozen=True)
-class Rate(Listed):
+class Rate(Result):
     """One kind of kernel: shares of the dense peak and of the memory bandwidth, and a start in seconds."""
 
     compute: Num = 1.0
@@ -32,7 +32,7 @@ class Rate(Listed):
 
 
 @dataclass(frozen=True)
-class Rates(Listed):
+class Rates(Result):
     """The kernels of one device."""
 
     products_16bit: Rate = Rate()

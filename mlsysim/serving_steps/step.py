@@ -35,6 +35,7 @@ from mlsysim.serving_steps.rungs import (
     TIER_0,
     Rungs,
 )
+from mlsysim.serving_steps.shortcut import ShortCut
 from mlsysim.serving_steps.tables import LOOKUPS, products_table
 from mlsysim.serving_steps.terms import Kernel, StepTerms
 
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 # activation function.
 SMALL_KERNELS = 5.0
 KERNELS = "kernels"  # what steps are called that are taken kernel by kernel, beside the three words
-_INFINITE = float("inf")
 _MOST_KEPT = 1 << 17  # pairs of counts of which a model keeps what it found
 
 _TOKENS = 1000  # of the examples that a model shows itself by
@@ -65,7 +65,6 @@ class StepModel(Result):
     mixed: MixedSteps | None = None  # the one model of passes, where the step is not taken kernel by kernel
     # what depends on the two counts of rows alone; a simulation meets the same counts again and again
     _known: dict[tuple[float, float], StepTerms] = field(default_factory=dict, repr=False, compare=False)
-    _sums: dict[tuple[float, float], float] = field(default_factory=dict, repr=False, compare=False)
     _rated: dict[int, tuple[Rate, Rate]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -136,37 +135,13 @@ class StepModel(Result):
     def time(self, batch: Batch) -> Num:
         """Seconds of a step over the batch: what :meth:`terms` sums to, by a short cut where there is one.
 
-        The products depend on the two counts of rows alone, and attention is proportional to pairs and to what is
-        read; so a count that was met before costs a look-up and two maxima.
+        The products depend on the counts of rows alone, and attention is proportional to pairs and to what is read; so counts
+        that were met before cost a look-up and three maxima.
         """
-        if self.mixed is not None:
-            return self.mixed.time(batch)
-        if not self._short:
-            return self.terms(batch).time
-        try:
-            common = self._sums.get((batch.prefill_tokens + batch.decodes, batch.prefills + batch.decodes))
-        except TypeError:  # arrays
-            return self.terms(batch).time
-        if common is None:
-            if self._arrays(batch):
-                return self.terms(batch).time
-            common = self._without_attention(batch)
-        (_, all_read), near, prompts, answers = self._slopes
-        if batch.prefills:
-            if not batch.prefill_pairs >= 0.0 <= batch.prefill_read:
-                return self.terms(batch).time  # says what is wrong
-            compute, memory, start, layers = prompts
-            pairs = self.deployment.work.prompt_pairs(batch.prefill_pairs, batch.windowed_pairs)
-            read = all_read * batch.prefill_read + near * batch.windowed_read
-            one, other = pairs * compute, read * memory
-            common += min(1.0, batch.prefills) * (layers * start + (one if one > other else other))
-        if batch.decodes:
-            if not batch.context >= 0.0 <= batch.windowed_context:
-                return self.terms(batch).time
-            compute, memory, start, layers = answers
-            seen = all_read * batch.context + near * batch.windowed_context
-            common += min(1.0, batch.decodes) * (layers * start + seen * (compute if compute > memory else memory))
-        return common if common < _INFINITE else self.terms(batch).time
+        return self._long(batch) if self._short is None else self._short.time(batch)
+
+    def _long(self, batch: Batch) -> Num:
+        return self.terms(batch).time if self.mixed is None else self.mixed.cost(batch).time
 
     def decoding(self, sequences: float) -> Callable[[float, float], float]:
         """Seconds of a step in which so many sequences decode and no prompt runs, by what they attend to.
@@ -180,54 +155,30 @@ class StepModel(Result):
         True
         """
 
-        if self.mixed is not None:
-            return self.mixed.decoding(sequences)
-
-        def long(context: float, windowed: float) -> float:
-            return float(self.time(Batch(decodes=sequences, context=context, windowed_context=windowed)))
-
-        if not self._short:
-            return long
-        rest = self._sums.get((sequences, sequences))
-        common = self._without_attention(Batch(decodes=sequences)) if rest is None else rest
-        (_, all_read), near, _, (compute, memory, start, layers) = self._slopes
-        some, begin, slope = min(1.0, sequences), layers * start, compute if compute > memory else memory
-
-        def short(context: float, windowed: float) -> float:
-            seconds: float = common + some * (begin + (all_read * context + near * windowed) * slope)
-            return seconds if seconds < _INFINITE else long(context, windowed)
-
-        return short
-
-    def _without_attention(self, batch: Batch) -> float:
-        """The part of a step that depends on the two counts of rows alone, kept for the next step with the same."""
-        terms = self.terms(replace(batch, prefill_pairs=0.0, prefill_read=0.0, context=0.0))
-        found: float = terms.time - terms.prefill_attention - terms.decode_attention
-        if len(self._sums) > _MOST_KEPT:
-            self._sums.clear()
-            self._known.clear()
-        self._sums[batch.tokens, batch.sequences] = found
-        return found
-
-    @cached_property
-    def _short(self) -> bool:
-        """Whether a step is the sum of its kernels, which is what the short cut of :meth:`time` knows."""
-        r = self.rungs
-        return r.mixing == "additive" and r.granularity == "kernel" and r.overhead in ("kernels", "none")
-
-    @cached_property
-    def _slopes(self) -> tuple[tuple[float, float], float, tuple[float, ...], tuple[float, ...]]:
-        """Shares of attention over all keys and in a window; of each attention seconds per pair, per token read, and start."""
-        w = self.deployment.work
-        pairs, read = (1.0 / (far + w.windowed) for far in w.far)
-        one = Batch(
-            prefill_pairs=pairs, prefill_read=read, prefills=1.0, decodes=1.0, context=read,
-            windowed_pairs=pairs, windowed_read=read, windowed_context=read,
-        )  # fmt: skip
-        prompts, answers = (
-            (k.compute_time, k.memory_time, k.rate.start * k.starts, k.layers) for k in self._attention_kernels(one)
+        if self._short is not None:
+            return self._short.of(0.0, 0.0, sequences)
+        return lambda context, windowed: float(
+            self._long(Batch(decodes=sequences, context=context, windowed_context=windowed))
         )
-        return w.far, w.windowed, prompts, answers
+
+    @cached_property
+    def _short(self) -> ShortCut | None:
+        """The short way, where a step is the sum of its kernels or by the model of passes."""
+        if self.mixed is not None:
+            return self.mixed.short
+        r, w = self.rungs, self.deployment.work
+        if not (r.mixing == "additive" and r.granularity == "kernel" and r.overhead in ("kernels", "none")):
+            return None
+        prompts, answers = (
+            (k.compute_time, k.memory_time, k.layers * (k.rate.start * k.starts))
+            for k in self._attention_kernels(ShortCut.unit(w))
+        )
+        return ShortCut(w, prompts, answers, self._rest, self._long, parts=True)
+
+    def _rest(self, counts: Batch) -> tuple[float, float, float]:
+        """The part of a step that depends on the counts of rows alone; nothing hides under the host."""
+        terms = self.terms(counts)
+        return float(terms.time - terms.prefill_attention - terms.decode_attention), 0.0, 0.0
 
     def terms(self, batch: Batch) -> StepTerms:
         """The same by term. Where the ladder takes one maximum for a step, only its ``overhead`` and rest are told."""
@@ -368,7 +319,7 @@ class StepModel(Result):
             for k in self._row_kernels(*rows):
                 parts[k.part] = parts.get(k.part, 0.0) + k.time
             common = StepTerms(**parts)
-            if not any(map(is_array, rows)):
+            if not any(map(is_array, rows)) and len(self._known) < _MOST_KEPT:
                 self._known[rows] = common
         attention = {k.part: k.time for k in self._attention_kernels(batch)}
         return replace(common, **attention, overhead=self._overhead(batch))
@@ -388,7 +339,7 @@ class StepModel(Result):
             "none": 0.0,
             "step": some * STEP_OVERHEAD,
             "fixed": prompts * FIXED_PREFILL + (some - prompts) * FIXED_DECODE,
-            "layers": some * LAYER_OVERHEAD * self.model.layers / tp,
+            "layers": some * LAYER_OVERHEAD * self.model.n_layers / tp,
         }[self.rungs.overhead]
 
     # Kernels
@@ -442,7 +393,7 @@ class StepModel(Result):
         small = self._kernel(
             "vectors",
             "elementwise",
-            minimum(1.0, tokens) * m.layers,
+            minimum(1.0, tokens) * m.n_layers,
             2.0 * w.state_macs * tokens / s.tp,
             vectors,
             self._rate(self.rates.products_16bit),
@@ -485,7 +436,7 @@ class StepModel(Result):
         sent = minimum(1.0, tokens) * sent
         if d.split.tp <= 1:
             return sent
-        runs = minimum(1.0, tokens) * self.model.layers * d.work.all_reduces
+        runs = minimum(1.0, tokens) * self.model.n_layers * d.work.all_reduces
         if m.plans:
             whole = planned_messages(m.plans, runs * self._message(tokens)["bytes"], runs)
             return sent + sum(x.time for x in whole)

@@ -11,14 +11,14 @@ from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.kernels import gemm_flops
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps.equations import bilinear, kernel_utilisation
 
 LOOKUPS = ("nearest", "bilinear")
 
 
 @dataclass(frozen=True)
-class ProductTable(Listed):
+class ProductTable(Result):
     """Efficiencies of measured products over two axes: rows, and the size of the matrix that they meet.
 
     The size k n is the second axis since both what a matrix weighs and what a row costs depend on it alone. Both axes

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from mlsysim import kernels, roofline
 from mlsysim._numeric import Num
-from mlsysim.results import Explanation, Listed, Term, Timed
+from mlsysim.results import Explanation, Result, Term, Timed
 from mlsysim.serving_steps.equations import serving_step_time
 from mlsysim.serving_steps.rates import Rate
 
 
 @dataclass(frozen=True)
-class Kernel(Listed):
+class Kernel(Result):
     """One kernel on one device, run once by each of so many layers."""
 
     name: str

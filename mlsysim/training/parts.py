@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from mlsysim._numeric import Num
 from mlsysim.efficiencies import own
-from mlsysim.results import Listed, Timed
+from mlsysim.results import Result, Timed
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ BOUND = Efficiencies()
 
 
 @dataclass(frozen=True)
-class Work(Listed):
+class Work(Result):
     """What a model asks for. Per layer and per token unless it says otherwise."""
 
     layers: Num
@@ -83,7 +83,7 @@ class Work(Listed):
 
 
 @dataclass(frozen=True)
-class Layout(Listed):
+class Layout(Result):
     """How the step is split. Flags are 0 or 1, shares lie in between."""
 
     global_batch: Num
@@ -128,7 +128,7 @@ SHARED_FIELDS = frozenset(
 
 
 @dataclass(frozen=True)
-class Machine(Listed):
+class Machine(Result):
     """One device and its links, byte/s per device and one way."""
 
     peak_flops: Num

@@ -5,6 +5,7 @@ from typing import Any
 
 from mlsysim import catalog, flops
 from mlsysim._numeric import Num
+from mlsysim.catalog.operations import Attention, Product, each, weights
 from mlsysim.catalog.shapes import Model
 from mlsysim.equations import remembered
 from mlsysim.memory import OPTIMIZERS, SCALINGS
@@ -26,24 +27,26 @@ def work_of(model: Model | str) -> Work:
 @remembered
 def _work(m: Model) -> Work:
     m.check_whole("work_of")
-    count = matrix_count(m)
-    routed = count.experts / m.layers
-    mixed = m.n_moe_layers / m.layers
+    count, n = matrix_count(m), m.n_layers
+    core = m.core or _NONE
+    routed = count.experts / n
+    kv_heads = core.heads if core.latent_v else core.kv_heads
+    experts = m.experts
     moved = activations(
         hidden=m.hidden,
-        heads=m.heads,
-        kv_heads=m.heads if m.is_mla else m.kv_heads,
-        qk_dim=m.head_dim + m.qk_rope_head_dim if m.is_mla else m.head_dim,
-        v_dim=m.v_head_dim or m.head_dim,
-        ranks=m.q_lora_rank + m.kv_lora_rank if m.is_mla else 0.0,
+        heads=core.heads,
+        kv_heads=kv_heads,
+        qk_dim=core.qk_dim,
+        v_dim=core.v_dim,
+        ranks=m.rank("q_down") + core.latent_v,
         matrices=3.0 if m.gated_mlp else 2.0,
-        ffn=(m.n_mlp_layers / m.layers - mixed) * m.ffn + mixed * m.n_shared_experts * (m.shared_ffn or m.moe_ffn),
-        copies=mixed * m.top_k,
+        ffn=_width(m, "dense_mlp") + _width(m, "shared_experts"),
+        copies=m.n_moe_layers / n * m.top_k,
         expert_ffn=m.moe_ffn,
-        routed_hidden=m.moe_hidden,
+        routed_hidden=_narrow(m),
     )
     return Work(
-        layers=m.layers,
+        layers=n,
         hidden=m.hidden,
         dense_params=(
             count.attention
@@ -54,54 +57,61 @@ def _work(m: Model) -> Work:
             + count.router
             + count.other
         )
-        / m.layers,
-        heads=m.heads,
-        qk_dim=m.head_dim + m.qk_rope_head_dim if m.is_mla else m.head_dim,
-        v_dim=m.v_head_dim or m.head_dim,
-        kv_heads=m.heads if m.is_mla else m.kv_heads,
+        / n,
+        heads=core.heads,
+        qk_dim=core.qk_dim,
+        v_dim=core.v_dim,
+        kv_heads=kv_heads,
         head_params=flops.matmul_parameters(m) - flops.layer_matmul_parameters(m),
         embedding_params=count.embedding + count.lm_head,
-        active_expert_params=routed * m.top_k / m.n_experts if m.is_moe else 0.0,
+        active_expert_params=routed * experts.used / experts.copies if experts else 0.0,
         expert_params=routed,
-        top_k=m.top_k * m.n_moe_layers / m.layers,
-        last_params=(m.n_mlp_layers - m.n_moe_layers) / m.layers * m.hidden * m.ffn,
-        experts=mixed * m.n_experts,
-        routing=mixed if m.is_moe else 1.0,
-        routed_hidden=m.moe_hidden,
-        muon_flops=_muon(m, False) / m.layers,
-        muon_expert_flops=_muon(m, True) / m.layers,
+        top_k=m.top_k * m.n_moe_layers / n,
+        last_params=sum(k * weights(o) for k, o in m.products("dense_mlp", "down")) / n,
+        experts=m.n_moe_layers / n * m.n_experts,
+        routing=m.n_moe_layers / n if experts else 1.0,
+        routed_hidden=_narrow(m),
+        muon_flops=_muon(m, False) / n,
+        muon_expert_flops=_muon(m, True) / n,
         **moved,
     )
+
+
+_NONE = Attention(0, 0, 0, 0, 0)
+
+
+def _width(m: Model, part: str) -> float:
+    """Numbers between the matrices of an MLP that a token of a layer meets, on average over unlike layers."""
+    return sum(k * o.k * o.used for k, o in m.products(part, "down")) / m.n_layers
+
+
+def _narrow(m: Model) -> int:
+    """Numbers of a token that routed experts read and write, where not hidden; else 0."""
+    return m.experts.k if m.experts and m.experts.k != m.hidden else 0
 
 
 def _muon(m: Model, experts: bool) -> float:
     """Arithmetic of an iteration of Muon on the matrices of all layers: those of routed experts, or all others.
 
-    Attention without latent vectors and MLPs are counted matrix by matrix; recurrences and indexers, which few models have, are
-    left to AdamW.
+    Attention and MLPs are counted matrix by matrix, a gate apart from the way up; recurrences and indexers, which few models
+    have, and what is no matrix of a layer's own, such as a gate on attention, are left to AdamW.
     """
-    gates = 2.0 if m.gated_mlp else 1.0
+    total = 0.0
+    for layers, o in each(m.layers):
+        if (
+            not isinstance(o, Product)
+            or (o.part == "experts") != experts
+            or o.part not in _TRAINED
+            or o.name in _BESIDE
+        ):
+            continue
+        gates = 2 if o.name == "up" and m.gated_mlp else 1
+        rows, columns = sorted((o.k, o.n // gates))
+        total += layers * o.copies * gates * float(muon_flops(rows, columns, 1.0))
+    return total
 
-    def of(rows: float, columns: float) -> float:
-        return muon_flops(min(rows, columns), max(rows, columns), 1.0) if rows and columns else 0.0
 
-    def mlp(width: float) -> float:
-        return (gates + 1.0) * of(m.hidden, width)
-
-    if experts:
-        return m.n_moe_layers * m.n_experts * mlp(m.moe_ffn) if m.is_moe else 0.0
-    values = m.heads * (m.v_head_dim or m.head_dim)
-    if m.is_mla:
-        queries = m.heads * (m.head_dim + m.qk_rope_head_dim)
-        attention = of(m.hidden, m.q_lora_rank) + of(m.q_lora_rank or m.hidden, queries)
-        attention += of(m.hidden, m.kv_lora_rank + m.qk_rope_head_dim)
-        attention += of(m.kv_lora_rank, m.heads * (m.head_dim + (m.v_head_dim or m.head_dim))) + of(values, m.hidden)
-    else:
-        attention = (
-            of(m.hidden, m.heads * m.head_dim) + 2.0 * of(m.hidden, m.kv_heads * m.head_dim) + of(values, m.hidden)
-        )
-    shared = m.n_moe_layers * m.n_shared_experts * mlp(m.shared_ffn or m.moe_ffn) if m.is_moe else 0.0
-    return m.n_attention_layers * attention + (m.n_mlp_layers - m.n_moe_layers) * mlp(m.ffn) + shared
+_TRAINED, _BESIDE = ("attention", "dense_mlp", "experts", "shared_experts"), ("gate", "to experts", "from experts")
 
 
 def repeated(m: Model, modules: tuple[str, ...], work: Work) -> tuple[float, float]:
@@ -113,15 +123,10 @@ def repeated(m: Model, modules: tuple[str, ...], work: Work) -> tuple[float, flo
     if "layernorm" in modules:
         numbers += 4.0 * m.hidden
     if "mla_up_proj" in modules and m.is_mla:
-        queries = m.heads * (m.head_dim + m.qk_rope_head_dim)
-        values = m.heads * (m.head_dim + (m.v_head_dim or m.head_dim))
-        products = (m.q_lora_rank * queries + m.kv_lora_rank * values) / float(
-            work.dense_params + work.active_expert_params
-        )
+        up = sum(k * weights(o) for name in ("q_up", "kv_up") for k, o in m.products("attention", name))
+        products = up / m.n_layers / float(work.dense_params + work.active_expert_params)
     if "moe_act" in modules:
-        moe = m.n_moe_layers / m.layers
-        width = (m.n_mlp_layers / m.layers - moe) * m.ffn
-        width += moe * (m.top_k * m.moe_ffn + m.n_shared_experts * (m.shared_ffn or m.moe_ffn))
+        width = sum(_width(m, part) for part in ("dense_mlp", "experts", "shared_experts"))
         numbers += (3.0 if m.gated_mlp else 2.0) * width
     return products, numbers
 
@@ -168,11 +173,10 @@ def mean_context(model: Model, seq: Num) -> Num:
     >>> mean_context(catalog.model("Llama-3.1-8B"), 8191)
     4096.0
     """
-    full = flops.attention_context(seq, seq)
-    if not model.n_near_layers:
-        return full * (model.n_attention_layers / model.layers)
-    share = model.n_near_layers / model.layers
-    return full * (model.n_attention_layers / model.layers - share) + share * flops.attention_context(seq, model.reach)
+    return (
+        sum(n * flops.attention_context(seq, core.window or core.picked or seq) for n, core in model.cores)
+        / model.n_layers
+    )
 
 
 def layout_of(
@@ -218,7 +222,7 @@ def _further(plan: Plan, layout: Layout, model: Model | str | None, task: str) -
     if model is not None and (plan.recompute_layers is not None or plan.recompute_modules):
         m = catalog.model(model)
         if plan.recompute_layers is not None:
-            asked["recompute_full"] = plan.recompute_layers / plan.slowest_stage_layers(m.layers)
+            asked["recompute_full"] = plan.recompute_layers / plan.slowest_stage_layers(m.n_layers)
         else:
             products, numbers = repeated(m, plan.recompute_modules, work_of(m))
             asked |= {"repeated_products": products, "repeated_numbers": numbers}

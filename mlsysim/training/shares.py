@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
-from mlsysim import catalog
+from mlsysim import _chains, catalog
+from mlsysim._numeric.traced import given
 from mlsysim.catalog import Device, fabrics
 from mlsysim.communication import planned_share
 from mlsysim.efficiencies import (
@@ -18,12 +20,14 @@ from mlsysim.efficiencies import (
     best_share,
     checked,
     clock_of,
+    fitted_to,
     generation_of,
     kin_words,
     lineage,
     measured_share,
     pooled,
     shipped,
+    traced_constants,
 )
 from mlsysim.memory import SCALINGS
 from mlsysim.training.parts import BOUND as ALL_PRINTED
@@ -152,8 +156,8 @@ def from_constants(
     kin = "" if rows_ran_on(constants, line) else f"; {kin_of(constants, line)}"
     return Efficiencies(
         name=CALIBRATED,
-        source="fitted to published steps (scripts/maintain/fit_constants.py); memory as STREAM was measured, links as "
-        "libraries plan with them, counted traffic, NCCL's steps" + kin + asked,
+        source=f"{fitted_to('training_step')}; memory as STREAM was measured, links as libraries plan with them, counted traffic, "
+        "NCCL's steps" + kin + asked,
         gemm=min(gemm, most[0]),
         head=min(gemm, most[1]),
         attention=whole * faster,
@@ -259,7 +263,54 @@ def efficiencies_of(
 
 
 @lru_cache(maxsize=256)
-def _of(key: Same, precision: str, word: str) -> Efficiencies:
+def _of(key: Same, precision: str, word: str, traced: bool = False) -> Efficiencies:
     d = key.device
-    constants = {} if word == DATASHEET else shipped("training_step")
-    return from_constants(lineage(d), generation_of(d), precision, clock_of(d), constants, most=most_of(d, precision))
+    constants = {} if word == DATASHEET else (traced_constants if traced else shipped)("training_step")
+    clock, most = clock_of(d), most_of(d, precision)
+    if traced:
+        clock = given(
+            clock, "clock", "1", "the power of the device per FLOP over the most of its generation: datasheets"
+        )
+        best = "what its maker reached at best with products"
+        most = (given(most[0], "best share", "1", best), given(most[1], "best share in 16 bits", "1", best))
+    return from_constants(lineage(d), generation_of(d), precision, clock, constants, most=most)
+
+
+# Where figures come from that no row fitted.
+_ORIGINS = {
+    "elementwise": "counted: korthikanti2022recompute, sec. 4.1",
+    "memory": "BabelStream on the generation, or its kin: azure2024a100, azure2024h100",
+    "link": "what libraries plan with",
+    "network": "all that adapters print",
+    "cast_bytes": "counted: bytes read and written to bring a number to the format",
+    "loss_passes": "counted: passes over the logits",
+    "tile": "nvidia2023matmul, sec. 3.1",
+    "messengers": "deepseek2024v3report, sec. 3.2.2: 20 of 132 multiprocessors",
+    "joined": "counted: nvidia2026tecp",
+    "written": "counted: what products write",
+    "contention": "the bound: bytes of a hidden gathering stop arithmetic",
+    "optimizer_bytes": "counted: read gradient, master and moments, write them and the weight",
+} | dict.fromkeys(("cp_start", "ring_node_step", "ring_network_step"), "NCCL's own figures of its protocols")
+
+
+def traced_efficiencies(device: Device, precision: str, efficiencies: Efficiencies) -> Efficiencies:
+    """The same efficiencies, each figure with its source: what it was fitted to, measured on, or counted from."""
+    used = efficiencies
+    if efficiencies.name in (CALIBRATED, DATASHEET):
+        known = _of(Same(device), precision, efficiencies.name, True)
+        used = known if known == efficiencies else efficiencies
+    origins = {f.name: f"{used.name}: {used.source}" for f in fields(used)}
+    return _chains.traced(
+        used, origins | (_ORIGINS if used.name in (CALIBRATED, DATASHEET) else {}), UNITS, "efficiencies: {}"
+    )
+
+
+UNITS = {
+    "layer_overhead": "s",
+    "expert_overhead": "s",
+    "cast_bytes": "byte",
+    "cp_start": "s",
+    "ring_node_step": "s",
+    "ring_network_step": "s",
+    "optimizer_bytes": "byte",
+}

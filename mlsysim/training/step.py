@@ -1,12 +1,14 @@
 """A training step of a catalogue model on a cluster: terms that sum, MFU and HFU, what binds, and whether it fits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, flops, intervals, units
+from mlsysim._chains import chain, traced
 from mlsysim._numeric import Num, all_true, is_array, widening
+from mlsysim._numeric.traced import called, given
 from mlsysim.catalog import Cluster, Device, Machines, Node
 from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import DEFAULT, has_range, said
@@ -16,7 +18,7 @@ from mlsysim.errors import InputError
 from mlsysim.intervals import Interval
 from mlsysim.memory import TrainingMemory
 from mlsysim.parallelism import Plan
-from mlsysim.results import CALLER, Explanation, Input, Later, Result, Term, labelled, largest, plain, shown, unfit
+from mlsysim.results import CALLER, Later, Report, Result, Term, labelled, largest, plain, shown, unfit
 from mlsysim.results import share as _share
 from mlsysim.sensitivity import elasticities
 from mlsysim.tables import Table, table
@@ -24,8 +26,8 @@ from mlsysim.training.equations import hfu, mfu
 from mlsysim.training.fit import TASKS, training_memory
 from mlsysim.training.parts import Efficiencies, Layout, Machine, StepTerms, Work
 from mlsysim.training.shapes import layout_of, work_of
-from mlsysim.training.shares import PEAK_FORMAT, efficiencies_of
-from mlsysim.training.terms import explained, repeated_share, step_terms
+from mlsysim.training.shares import PEAK_FORMAT, efficiencies_of, traced_efficiencies
+from mlsysim.training.terms import repeated_share, step_terms
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -36,6 +38,9 @@ _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
 MFU_CONVENTION = (
     "matmul-causal"  # products with weights and the attention core that a causal mask leaves, nothing twice
 )
+
+
+_LINKS = tuple(f.name for f in fields(Machine) if f.name != "domain")
 
 
 class _Asked(NamedTuple):
@@ -68,34 +73,6 @@ class TrainingStep(Result):
     repeated_flops: Num
     task: str
     asked: _Asked
-
-    @cached_property
-    def inputs(self) -> tuple[Input, ...]:
-        """What the step was worked out from, and where each number comes from: found when somebody looks."""
-        machines, intra, inter, domain, precision, attn_len, variation, _ = self.asked
-        _, _, links = _machine(machines, intra, inter, domain, precision, self.plan)
-        layout, e = self.layout, self.efficiencies
-        attended = layout.seq if attn_len is None else attn_len
-        return (
-            Input("global batch", layout.global_batch, "1"),
-            Input("tokens/sequence", layout.seq, "1"),
-            Input("attended tokens", attended, "1", "the whole sequence" if attn_len is None else CALLER),
-            *(
-                Input(name, getattr(self.plan, name), "1", "the plan")
-                for name in ("tp", "pp", "cp", "dp", "ep", "micro_batch")
-            ),
-            *links(),
-            *(
-                Input(
-                    _SHOWN_AS.get(f.name, f.name),
-                    getattr(e, f.name),
-                    _UNITS.get(f.name, "1"),
-                    _origin(f.name, e, variation),
-                )
-                for f in fields(e)
-                if f.name not in ("name", "source")
-            ),
-        )
 
     @property
     def time(self) -> Num:
@@ -222,38 +199,56 @@ class TrainingStep(Result):
 
         return shapes.terms(f"{self.model.name} on {self.device.name}: one step", self._parts)
 
-    def explain(self) -> Explanation:
-        """Every equation with the numbers in it, where each input comes from, and the share of each term."""
-        found = explained(self.work, self.layout, self.machine, self.efficiencies)
-        used = {"time": self.time, "devices": self.devices, "peak_flops": self.peak_flops}
-        found += [
-            Term("MFU", self.mfu, "eq-mfu", {"model_flops": self.model_flops, **used}),
-            Term(
-                "HFU",
-                self.hfu,
-                "eq-hfu",
-                {"model_flops": self.model_flops, "repeated_flops": self.repeated_flops, **used},
-            ),
-        ]
+    def explain(self) -> Any:
+        """The chain from the step to its sources; of an array the share of each term."""
         parts = [(f.name.replace("_", " "), getattr(self.terms, f.name)) for f in fields(self.terms)]
         shares = ", ".join(f"{name} {_percent(v / self.time)}" for name, v in parts if not all_true(v == 0))
         largest = "" if is_array(self.time) else f", largest term {self.binding.replace('_', ' ')}"
-        return Explanation(
-            title=f"{self.model.name} on {units.format(self.devices, '1')} x {self.device.name}: "
-            f"{units.format(self.time, 's')}{largest}",
-            terms=_bound(found, self.binding) if not is_array(self.time) else found,
-            inputs=self.inputs,
-            notes=Later(
-                lambda: (
-                    self.rates,
-                    *self._outlook(),
-                    f"Times are of one layer and micro-batch up to 'stage', and of one of CP - 1 hops where 'hop' stands. "
-                    f"The step: {shares}.",
-                    f"MFU and HFU count in the convention {MFU_CONVENTION}: products with weights, causal attention.",
-                    f"Memory: {self.reason}.",
-                )
-            ),
+        title = f"{self.model.name} on {units.format(self.devices, '1')} x {self.device.name}: {units.format(self.time, 's')}{largest}"
+        notes = Later(
+            lambda: (
+                self.rates,
+                *self._outlook(),
+                f"Times are of one layer and micro-batch up to 'stage', and of one of CP - 1 hops where 'hop' stands. "
+                f"The step: {shares}.",
+                f"MFU and HFU count in the convention {MFU_CONVENTION}: products with weights, causal attention.",
+                f"Memory: {self.reason}.",
+            )
         )
+        if is_array(self.time):
+            return Report(title, (self.shares(),), notes)
+        used = {"time": self.time, "devices": self.devices, "peak_flops": self.peak_flops}
+        counted = {"model_flops": self.model_flops, "repeated_flops": self.repeated_flops, **used}
+        time, binding = self.traced_time()
+        found = chain(title, time, notes, binding)
+        rates = (
+            Term("MFU", self.mfu, "eq-mfu", {"model_flops": self.model_flops, **used}),
+            Term("HFU", self.hfu, "eq-hfu", counted),
+        )
+        return replace(found, terms=(*found.terms, *rates))
+
+    def traced_time(self) -> tuple[Any, str]:
+        """The time with all that is behind it, and the name of the line that binds: the same step, asked with numbers that know
+        where they come from."""
+        machines, intra, inter, domain, precision, _, variation, host = self.asked
+        _, _, links = _machine(machines, intra, inter, domain, precision, self.plan)
+        shape = f"counted from the shape of {self.model.name}: {self.model.source}, {self.model.where}"
+        offers = {"host_bandwidth": CALLER if host is not None or not self.device.has("host_bandwidth") else ""}
+        offers["host_bandwidth"] = offers["host_bandwidth"] or self.device.origin("host_bandwidth")
+        plan = dict.fromkeys(vars(self.layout), "the plan") | dict.fromkeys(("global_batch", "seq"), CALLER)
+        plan["attended"] = "half of the sequence, as attention is causal" if self.asked.attn_len is None else CALLER
+        efficiencies = traced_efficiencies(self.device, precision, self.efficiencies)
+        if variation is not None:
+            efficiencies = replace(efficiencies, variation=given(variation, "variation", "1", CALLER))
+        terms = step_terms(
+            traced(self.work, shape),
+            traced(self.layout, plan),
+            traced(self.machine, offers | links(), {n: "FLOP/s" if n.endswith("flops") else "byte/s" for n in _LINKS}),
+            efficiencies,
+        )
+        for name, value in vars(terms).items():
+            called(value, f"step: {name.replace('_', ' ')}")
+        return called(terms.time, "step"), getattr(getattr(terms, self.binding), "name", "")
 
     def _outlook(self) -> list[str]:
         """How wrong the time may be, and what it hangs on; of one plan."""
@@ -302,29 +297,6 @@ def _percent(value: Num) -> str:
     return units.percent(float(value), signed=False)
 
 
-# The equation that stands behind each term of the step.
-_BEHIND = {
-    "gemm": "products",
-    "attention": "attention",
-    "elementwise": "elementwise",
-    "head": "LM head",
-    "tensor_parallel": "TP all-reduce",
-    "context_parallel": "exposed CP",
-    "expert_parallel": "expert dispatch",
-    "weight_gather": "exposed gathering, backward",
-    "pipeline_transfer": "PP transfer",
-    "bubble": "bubble",
-    "data_parallel": "exposed DP",
-    "optimizer": "optimizer",
-    "straggler": "slowest device",
-}
-
-
-def _bound(terms: Sequence[Term], binding: str) -> list[Term]:
-    name = _BEHIND.get(binding)  # of context parallelism only the beginning: a ring has hops, the other way a gathering
-    return [replace(t, binding=True) if name and t.name.startswith(name) else t for t in terms]
-
-
 def _link(*rates: Num) -> Num:
     """The first of these that exists; a link that is not there has a bandwidth of zero."""
     return next(rate for rate in rates if is_array(rate) or rate)
@@ -337,7 +309,7 @@ def _machine(
     domain: int | None,
     precision: str,
     plan: Plan,
-) -> tuple[Device, Machine, Callable[[], list[Input]]]:
+) -> tuple[Device, Machine, Callable[[], dict[str, str]]]:
     """The device, its links, and what tells where each figure comes from."""
     given = {"intra": intra_bandwidth, "inter": inter_bandwidth, "domain": domain}
     # Of each figure the value, and where it comes from; the words are found when somebody asks
@@ -385,21 +357,13 @@ def _machine(
         domain=size,
     )
 
-    def inputs() -> list[Input]:
-        return [
-            Input(
-                f"peak, {precision}",
-                machine.peak_flops,
-                "FLOP/s",
-                d.origin(f"peak_flops.{PEAK_FORMAT.get(precision, precision)}"),
-            ),
-            Input("memory bandwidth", d.memory_bandwidth, "byte/s", d.origin("memory_bandwidth")),
-            Input("scale-up domain", size, "1", found["domain"][1]()),
-            Input("scale-up link", intra, "byte/s", found["intra"][1]()),
-            Input("network", inter, "byte/s", found["inter"][1]()),
-        ]
+    def links() -> dict[str, str]:
+        peaks = {"peak_flops": PEAK_FORMAT.get(precision, precision), "half_peak_flops": half}
+        origins = {name: d.origin(f"peak_flops.{form}") for name, form in peaks.items()}
+        origins |= {"memory_bandwidth": d.origin("memory_bandwidth"), "domain": found["domain"][1]()}
+        return origins | {f"{name}_bandwidth": found[name][1]() for name in ("intra", "inter")}
 
-    return d, machine, inputs
+    return d, machine, links
 
 
 def _adapters(node: Node) -> str:
@@ -502,22 +466,7 @@ def training_step(
         chosen = replace(chosen, variation=variation)
     length = seq if attn_len is None else attn_len
     m.check_length("training_step", length)
-    token = flops.training_flops_per_token(m, length, causal=True)
-    counted = token.model_flops
-    if task == "lora":
-        frozen = flops.lora_flops(token.matmul_parameters, 0.0)
-        counted = flops.train_flops_per_token(frozen, token.forward_core)
-    if layout.mtp:
-        module = flops.layer_matmul_parameters(m) / m.layers + 2 * m.hidden**2 + work.head_params
-        counted = counted + layout.mtp * flops.train_flops_per_token(
-            flops.matmul_flops_per_token(module), token.forward_core / m.layers
-        )
-    again = flops.recompute_flops(
-        flops.forward_matmul_flops(flops.layer_matmul_parameters(m)),
-        token.forward_core,
-        layer_share=repeated_share(work, layout, chosen),
-        core_share=layout.recompute_full + layout.recompute_selective,
-    ) * (1 + layout.mtp / m.layers)
+    counted, again = _flops_of_token(m, length, task, layout, repeated_share(work, layout, chosen), work.head_params)
     tokens = global_batch * seq
     return TrainingStep(
         model=m,
@@ -536,6 +485,29 @@ def training_step(
             machines, intra_bandwidth, inter_bandwidth, domain, precision, attn_len, variation, host_bandwidth
         ),
     )
+
+
+def _flops_of_token(
+    m: Model, length: Num, task: str, layout: Layout, repeated: Num, head_params: Num
+) -> tuple[Num, Num]:
+    """FLOPs of a token that count as the model's, and those that recomputation does again."""
+    token = flops.training_flops_per_token(m, length, causal=True)
+    counted = token.model_flops
+    if task == "lora":
+        frozen = flops.lora_flops(token.matmul_parameters, 0.0)
+        counted = flops.train_flops_per_token(frozen, token.forward_core)
+    if layout.mtp:
+        module = flops.layer_matmul_parameters(m) / m.n_layers + 2 * m.hidden**2 + head_params
+        counted = counted + layout.mtp * flops.train_flops_per_token(
+            flops.matmul_flops_per_token(module), token.forward_core / m.n_layers
+        )
+    again = flops.recompute_flops(
+        flops.forward_matmul_flops(flops.layer_matmul_parameters(m)),
+        token.forward_core,
+        layer_share=repeated,
+        core_share=layout.recompute_full + layout.recompute_selective,
+    ) * (1 + layout.mtp / m.n_layers)
+    return counted, again
 
 
 def _offloading(
@@ -561,25 +533,10 @@ def _offloading(
     return machine, replace(layout, offload_activations=layer / tokens)
 
 
-def _origin(name: str, efficiencies: Efficiencies, variation: Num | None) -> str:
-    return CALLER if name == "variation" and variation is not None else efficiencies.source
-
-
 # What a faster machine would have more of: fields of Machine that one purchase moves together.
 _RATES: dict[str, tuple[str, ...]] = {
     "peak": ("peak_flops", "half_peak_flops"),
     "memory_bandwidth": ("memory_bandwidth",),
     "scale_up_link": ("intra_bandwidth",),
     "network": ("inter_bandwidth",),
-}
-# Shares of a rate whose own name is that of the rate.
-_SHOWN_AS = {"network": "network share", "link": "link share", "memory": "memory share"}
-_UNITS = {
-    "layer_overhead": "s",
-    "expert_overhead": "s",
-    "cast_bytes": "byte",
-    "cp_start": "s",
-    "ring_node_step": "s",
-    "ring_network_step": "s",
-    "optimizer_bytes": "byte",
 }

@@ -10,11 +10,11 @@ from typing import Any
 
 from mlsysim import collectives, experts, flops, kernels, parallelism, roofline
 from mlsysim._numeric import Num, concatenate, is_array, maximum, minimum, where
-from mlsysim.results import Term
 from mlsysim.training import equations
 from mlsysim.training.ledger import ELEMENT_BYTES, FLASH_BACKWARD, Ledger
 from mlsysim.training.messages import (
     Links,
+    Shards,
     context_parallel,
     expert_parallel,
     gathering,
@@ -47,15 +47,6 @@ def step_terms(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) 
     starts = range(0, size, _BLOCK)
     blocks = [_terms(cut(work, i), cut(layout, i), cut(machine, i), cut(eff, i), bare) for i in starts]
     return StepTerms(*(concatenate([getattr(b, f.name) for b in blocks]) for f in fields(StepTerms)))
-
-
-def explained(work: Work, layout: Layout, machine: Machine, eff: Efficiencies) -> list[Term]:
-    """Every equation that :func:`step_terms` evaluates, in its order, with the numbers in it."""
-    found: list[Term] = []
-    parts = (work, layout, machine, eff)
-    bare = any(is_array(v) for part in parts for v in vars(part).values())
-    _terms(work, layout, machine, eff, Ledger(bare, found))
-    return found
 
 
 def repeated_share(work: Work, layout: Layout, eff: Efficiencies) -> Num:
@@ -305,16 +296,8 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
     """:func:`step_terms` on one block."""
     links = Links(p, m, e)
     tokens = p.micro_batch * p.seq / p.cp
-    micro_batches = maximum(
-        1.0,
-        call(
-            "micro-batches",
-            parallelism.micro_batches,
-            global_batch=p.global_batch,
-            dp=p.dp,
-            micro_batch=p.micro_batch,
-        ),
-    )
+    shares = {"global_batch": p.global_batch, "dp": p.dp, "micro_batch": p.micro_batch}
+    micro_batches = maximum(1.0, call("micro-batches", parallelism.micro_batches, **shares))
     stage_layers = -(-w.layers // p.pp)  # the fullest stage binds
     # The pipeline fills by whole chunks: unequal ones are as good as fewer equal ones of the largest size.
     chunks = stage_layers / -(-w.layers // (p.pp * p.virtual_stages))
@@ -349,49 +332,123 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
 
     # One micro-batch on the fullest stage, and the head
     head = _head(w, p, m, e, tokens, bandwidth, call)
-    unpaired: Num = 1.0
-    pair_gemm, pair_attention, pair_expert = gemm, attention, expert
-    if p.schedule == "dualpipe" or p.overlap_experts:
-        # Beside products run the messages of another micro-batch, on multiprocessors that the products then lack. The first and
-        # last P + 1 passes have no partner: their messages stay in sight.
-        unpaired = minimum(1.0, (p.pp + 1.0) / micro_batches)
-        left = 1.0 - where(expert > 0, e.messengers, 0.0)  # a dense model sends nothing to experts
-        pair_gemm, pair_attention = gemm / left, attention / left
-        pair_expert = call(
-            "exposed expert messages of a pair",
-            equations.exposed_time,
-            communication=expert,
-            behind=pair_gemm + pair_attention + elementwise + overhead,
-        )
-        gemm, attention, expert = (
-            unpaired * single + (1.0 - unpaired) * pair
-            for single, pair in ((gemm, pair_gemm), (attention, pair_attention), (expert, pair_expert))
-        )
-    host = _offloaded(
-        p, m, tokens, forward + attend + touch, gemm + attention + elementwise - forward - attend - touch, call
-    )
+    alone, rest = (gemm, attention, expert), elementwise + overhead
+    (gemm, attention, expert), pair, unpaired = _paired(p, e, micro_batches, alone, rest, call)
+    host = _offloaded(p, m, tokens, first, gemm + attention + elementwise - forward - attend - touch, call)
     layer = gemm + attention + elementwise + overhead + tensor + context + expert + exposed + host
-    hop: Num = 0.0
-    wait: Num = 0.0
-    if not call.lacks(p.pp - 1):
-        handed = call(
-            "PP message",
-            parallelism.pp_transfer_bytes,
-            seq=p.seq / p.cp,
-            micro_batch=p.micro_batch,
-            hidden=w.hidden,
-            micro_batches=1.0,
-            virtual_stages=p.virtual_stages,
-            directions=where(p.pp > 1, 2.0, 0.0),
-            shards=p.tp,  # every rank of a tensor-parallel group sends its part
-            element_bytes=ELEMENT_BYTES,
+    hop, wait = _handed(w, p, links, micro_batches, chunks, unpaired, call)
+    head = _last(w, p, m, e, tokens, head, layer, stage_layers, call)
+    stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
+    idle: Num = 0.0
+    if p.schedule != "1f1b":
+        ready = stage_layers * (forward + attend + touch + overhead / 2.0)
+        weights = stage_layers * forward * p.weight_gradients
+        both = pair[0] + pair[1] + elementwise + overhead + tensor + context + pair[2] + host
+        idle = _idle(p, stage, ready, weights, stage_layers * both, call)
+    gradients, update = _update(w, p, m, e, links, own, stage, bandwidth, call)
+    step, slowest = _step(p, e, stage, micro_batches, chunks, gradients + idle, update, call)
+    n = stage_layers * micro_batches
+    return StepTerms(
+        gemm=n * gemm,
+        attention=n * attention,
+        elementwise=n * elementwise,
+        head=micro_batches * head,
+        overhead=n * (overhead + host),
+        tensor_parallel=n * tensor,
+        context_parallel=n * context,
+        expert_parallel=n * expert,
+        weight_gather=n * exposed,
+        pipeline_transfer=micro_batches * hop,
+        bubble=wait * micro_batches * stage + idle,
+        data_parallel=gradients,
+        optimizer=update,
+        straggler=slowest - step,
+    )
+
+
+def _step(
+    p: Layout, e: Efficiencies, stage: Num, micro_batches: Num, chunks: Num, gradients: Num, update: Num, call: Ledger
+) -> tuple[Num, Num]:
+    """Time of a step on devices of one speed, and with the slowest of so many."""
+    step = call(
+        "step",
+        equations.pipelined_step,
+        stage=stage,
+        micro_batches=micro_batches,
+        pp=p.pp if p.schedule == "1f1b" else 1,
+        virtual_stages=chunks if p.schedule == "1f1b" else 1,
+        gradients=gradients,
+        optimizer=update,
+    )
+    slowest = call(
+        "slowest device",
+        equations.straggler_time,
+        mean=step,
+        variation=e.variation,
+        devices=call("devices", parallelism.devices, tp=p.tp, pp=p.pp, cp=p.cp, dp=p.dp),
+    )
+    return step, slowest
+
+
+Triple = tuple[Num, Num, Num]
+
+
+def _paired(
+    p: Layout, e: Efficiencies, micro_batches: Num, alone: Triple, rest: Num, call: Ledger
+) -> tuple[Triple, Triple, Num]:
+    """Products, attention and expert messages of a layer: on average, beside another micro-batch, and the share without one.
+
+    Beside products run the messages of another micro-batch, on multiprocessors that the products then lack. The first and
+    last P + 1 passes have no partner: their messages stay in sight.
+    """
+    if p.schedule != "dualpipe" and not p.overlap_experts:
+        return alone, alone, 1.0
+    gemm, attention, expert = alone
+    unpaired = minimum(1.0, (p.pp + 1.0) / micro_batches)
+    left = 1.0 - where(expert > 0, e.messengers, 0.0)  # a dense model sends nothing to experts
+    pair_gemm, pair_attention = gemm / left, attention / left
+    pair_expert = call(
+        "exposed expert messages of a pair",
+        equations.exposed_time,
+        communication=expert,
+        behind=pair_gemm + pair_attention + rest,
+    )
+    pair = (pair_gemm, pair_attention, pair_expert)
+    mean = tuple(unpaired * one + (1.0 - unpaired) * two for one, two in zip(alone, pair, strict=True))
+    return (mean[0], mean[1], mean[2]), pair, unpaired
+
+
+def _handed(
+    w: Work, p: Layout, links: Links, micro_batches: Num, chunks: Num, unpaired: Num, call: Ledger
+) -> tuple[Num, Num]:
+    """What stages hand each other takes, and the bubble over the work of a stage."""
+    if call.lacks(p.pp - 1):
+        return 0.0, 0.0
+    handed = call(
+        "PP message",
+        parallelism.pp_transfer_bytes,
+        seq=p.seq / p.cp,
+        micro_batch=p.micro_batch,
+        hidden=w.hidden,
+        micro_batches=1.0,
+        virtual_stages=p.virtual_stages,
+        directions=where(p.pp > 1, 2.0, 0.0),
+        shards=p.tp,  # every rank of a tensor-parallel group sends its part
+        element_bytes=ELEMENT_BYTES,
+    )
+    link = where(links.place.leaves["pp"], links.network, links.node)
+    hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=link)
+    if p.schedule == "1f1b":
+        return hop, call(
+            "bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks
         )
-        pp_link = where(links.place.leaves["pp"], links.network, links.node)
-        hop = call("PP transfer", collectives.transfer_time, bytes=handed, bandwidth=pp_link)
-        if p.schedule == "dualpipe":
-            hop = hop * unpaired
-        if p.schedule == "1f1b":
-            wait = call("bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks)
+    return hop * (unpaired if p.schedule == "dualpipe" else 1.0), 0.0
+
+
+def _last(
+    w: Work, p: Layout, m: Machine, e: Efficiencies, tokens: Num, head: Num, layer: Num, stage_layers: Num, call: Ledger
+) -> Num:
+    """What the fullest stage does beside its layers: head, loss and modules, less the layers that the last stage lacks."""
     # Where layers do not divide evenly, the last stage, which has the head, has one less
     spare = where(p.pp > 1, stage_layers - w.layers // p.pp, 0.0)
     slots = stage_layers * p.pp - w.layers
@@ -401,13 +458,11 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
         # model makes room for that where the layers allow it.
         fewest = where(p.mtp > 0, minimum(2.0 * stage_layers, slots), fewest)
         spare = where((p.mtp > 0) & (p.pp > 1), minimum(stage_layers, slots), spare)
+        one = call("MTP projection of a token", flops.forward_matmul_flops, parameters=2.0 * w.hidden**2)
         projection = call(
             "MTP projection",
             roofline.compute_time,
-            flops=call("MTP projection of a token", flops.forward_matmul_flops, parameters=2.0 * w.hidden**2)
-            * tokens
-            / p.tp
-            * (2.0 + p.weight_gradients),
+            flops=one * tokens / p.tp * (2.0 + p.weight_gradients),
             peak_flops=m.peak_flops,
             efficiency=e.gemm,
         )
@@ -415,17 +470,13 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
     if p.schedule == "dualpipe":  # the device of both ends has its two stages in turn
         spare = where(p.pp > 1, fewest, 0.0) / 2.0
         head = head / 2.0
-    head = maximum(0.0, head - spare * layer)
-    stage = call("stage", equations.stage_time, layers=stage_layers, layer=layer, extra=head + hop)
+    return maximum(0.0, head - spare * layer)
 
-    idle: Num = 0.0
-    if p.schedule != "1f1b":
-        ready = stage_layers * (forward + attend + touch + overhead / 2.0)
-        weights = stage_layers * forward * p.weight_gradients
-        pair = pair_gemm + pair_attention + elementwise + overhead + tensor + context + pair_expert + host
-        idle = _idle(p, stage, ready, weights, stage_layers * pair, call)
 
-    # The tail: gradients that the last backward does not hide, then the optimizer
+def _update(
+    w: Work, p: Layout, m: Machine, e: Efficiencies, links: Links, own: Shards, stage: Num, bandwidth: Num, call: Ledger
+) -> tuple[Num, Num]:
+    """The tail: gradients that the last backward does not hide, then the optimizer."""
     all_layers = w.layers + p.mtp
     own_matrices = w.embedding_params + p.mtp * 2.0 * w.hidden**2
     dense = (all_layers * w.dense_params + own_matrices) * p.weight_gradients
@@ -453,38 +504,4 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
             bandwidth=where(m.host_bandwidth > 0, m.host_bandwidth, m.memory_bandwidth),
         )
         update = maximum(update, 2.0 * states)  # in and out in turn, behind the update of what has come
-    step = call(
-        "step",
-        equations.pipelined_step,
-        stage=stage,
-        micro_batches=micro_batches,
-        pp=p.pp if p.schedule == "1f1b" else 1,
-        virtual_stages=chunks if p.schedule == "1f1b" else 1,
-        gradients=gradients + idle,
-        optimizer=update,
-    )
-    slowest = call(
-        "slowest device",
-        equations.straggler_time,
-        mean=step,
-        variation=e.variation,
-        devices=call("devices", parallelism.devices, tp=p.tp, pp=p.pp, cp=p.cp, dp=p.dp),
-    )
-
-    n = stage_layers * micro_batches
-    return StepTerms(
-        gemm=n * gemm,
-        attention=n * attention,
-        elementwise=n * elementwise,
-        head=micro_batches * head,
-        overhead=n * (overhead + host),
-        tensor_parallel=n * tensor,
-        context_parallel=n * context,
-        expert_parallel=n * expert,
-        weight_gather=n * exposed,
-        pipeline_transfer=micro_batches * hop,
-        bubble=wait * micro_batches * stage + idle,
-        data_parallel=gradients,
-        optimizer=update,
-        straggler=slowest - step,
-    )
+    return gradients, update

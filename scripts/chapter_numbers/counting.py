@@ -1,6 +1,5 @@
 """Chapter 2, counting."""
 
-from dataclasses import replace
 from typing import Any
 
 from mlsysim import catalog, evidence, flops, transformer, units
@@ -17,6 +16,17 @@ def _scientific(work: float) -> str:
     return f"{float(mantissa):g} × 10{str(int(exponent)).translate(_SUPERSCRIPT)} FLOP"
 
 
+def _resized(m: catalog.Model, **sizes: int) -> catalog.Model:
+    """A dense model with other sizes."""
+    biased = any(o.bias for _, o in m.products("attention", "q"))
+    own = {"layers": m.n_layers} | {
+        k: getattr(m, k) for k in ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
+    }
+    return catalog.decoder(
+        m.name, **own | sizes, gated_mlp=m.gated_mlp, tied_embeddings=m.tied_embeddings, qkv_bias=biased
+    )
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 2."""
     counts = evidence.measurements("counts")
@@ -28,7 +38,7 @@ def numbers() -> dict[str, Any]:
 
     def formula_error(size: str) -> str:
         m = llama[size]
-        formula = transformer.gpt2_parameters(m.hidden, m.vocab, m.layers)
+        formula = transformer.gpt2_parameters(m.hidden, m.vocab, m.n_layers)
         return units.percent(evidence.signed_error(formula, transformer.parameter_count(m).total))
 
     def token(seq: int, causal: bool = True, recompute: str = "none") -> flops.TokenFlops:
@@ -50,11 +60,11 @@ def numbers() -> dict[str, Any]:
         return _scientific(counts[run].value)
 
     lora = counts["lora-gpt3-rate"]
-    wrong_heads = replace(code, heads=48)
+    wrong_heads = _resized(code, heads=48)
     qwen = catalog.model("Qwen2.5-7B")
-    qwen_mha = replace(qwen, kv_heads=qwen.heads)
+    qwen_mha = _resized(qwen, kv_heads=qwen.heads)
     hfu, i = counts["korthikanti-22b-hfu"].value, counts["korthikanti-22b-hfu"].inputs
-    gpt22 = replace(
+    gpt22 = _resized(
         gpt3, layers=i["layers"], hidden=i["hidden"], heads=i["heads"], kv_heads=i["heads"], ffn=4 * i["hidden"],
         head_dim=i["hidden"] // i["heads"], vocab=i["vocab"],
     )  # fmt: skip
@@ -63,16 +73,17 @@ def numbers() -> dict[str, Any]:
     gpt3_full = flops.training_flops_per_token(gpt3, 2048, False, "full")
     lookup = flops.active_parameters(eight) - flops.matmul_parameters(eight)
     short, long = token(2048), token(131072)
-    one_layer = transformer.attention_parameters(eight) // eight.layers + transformer.mlp_parameters(eight, eight.ffn)
+    parts = transformer.parameter_count(eight)
+    one_layer = (parts.attention + parts.dense_mlp) // eight.n_layers
     multiplied, h100 = flops.matmul_parameters(eight), catalog.device("H100")
     run = float(flops.total_flops(flops.matmul_flops_per_token(multiplied), 15e12))
     return {
         "l8": {
             "total": _billion(transformer.parameter_count(eight).total, 3),
-            "attention": f"{transformer.attention_parameters(eight) / eight.layers / 1e6:.1f}",
-            "mlp": f"{transformer.mlp_parameters(eight, eight.ffn) / 1e6:.1f}",
+            "attention": f"{parts.attention / eight.n_layers / 1e6:.1f}",
+            "mlp": f"{parts.dense_mlp / eight.n_layers / 1e6:.1f}",
             "layer": f"{one_layer / 1e6:.0f}",
-            "layers": _billion(eight.layers * one_layer),
+            "layers": _billion(eight.n_layers * one_layer),
             "forward": units.format(flops.matmul_flops_per_token(multiplied) / 3, "FLOP", 2),
             "six": units.format(flops.matmul_flops_per_token(multiplied), "FLOP", 2),
             "run": _scientific(run),
@@ -101,7 +112,7 @@ def numbers() -> dict[str, Any]:
             "e8": formula_error("8B"),
             "e70": formula_error("70B"),
             "e405": formula_error("405B"),
-            "gpt2": f"{transformer.gpt2_parameters(gpt2.hidden, gpt2.vocab, gpt2.layers):,}",
+            "gpt2": f"{transformer.gpt2_parameters(gpt2.hidden, gpt2.vocab, gpt2.n_layers):,}",
             "positions": f"{gpt2.learned_positions * gpt2.hidden:,}",
             "gpt2_exact": f"{transformer.parameter_count(gpt2).total:,}",
         },
@@ -149,7 +160,7 @@ def numbers() -> dict[str, Any]:
         },
         "code": {
             "heads": str(code.heads),
-            "layers": str(code.layers),
+            "layers": str(code.n_layers),
             "exact": f"{transformer.parameter_count(code).total:,}",
             "wrong": f"{transformer.parameter_count(wrong_heads).total:,}",
             "error": units.percent(

@@ -8,7 +8,6 @@ import numpy as np
 
 from chapter_numbers import share as _share
 from mlsysim import catalog, evidence, intervals, sensitivity, training, units
-from mlsysim.catalog import Model
 from mlsysim.evidence import reality
 from mlsysim.evidence.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held
 from mlsysim.evidence.studies.searched import Searched, search_published
@@ -113,7 +112,7 @@ def _sixteen(llama: Searched) -> float:
 
 def _leaving() -> float:
     """Throughput per GPU that the calibrated model loses from TP 8 to TP 16 on nodes of eight, for a 3B model."""
-    shape = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
+    shape = catalog.decoder("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
     cluster = catalog.cluster("DGX-H100", 2)
     times = [
         training.training_step(

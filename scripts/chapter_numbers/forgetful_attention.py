@@ -24,7 +24,7 @@ def _sparse(tokens: float) -> tuple[float, float]:
     token = layer_cache_bytes(catalog.model("DeepSeek-V3"), 1, 2.0)
     index = layer_cache_bytes(m, 1, 2.0) - token
     return (
-        float(inference.context_reading(tokens, token, m.index_top_k, index)),
+        float(inference.context_reading(tokens, token, m.reach, index)),
         float(inference.context_reading(tokens, token, tokens)),
     )
 
@@ -36,16 +36,17 @@ def numbers() -> dict[str, Any]:
     )
     token, index = layer_cache_bytes(v3, 1, 2.0), layer_cache_bytes(v32, 1, 2.0) - layer_cache_bytes(v3, 1, 2.0)
     sparse, all_keys = _sparse(LONG)
-    latent = v32.heads * (2 * v32.kv_lora_rank + v32.qk_rope_head_dim)
-    expanded = v32.heads * (v32.head_dim + v32.qk_rope_head_dim + v32.v_head_dim)
-    indexing = v32.index_heads * v32.index_head_dim
+    (_, core), (_, indexer) = v32.cores[0], v32.indexers[0]
+    latent = core.heads * (core.latent_qk + core.latent_v)
+    expanded = core.heads * (core.qk_dim + core.v_dim)
+    indexing = indexer.heads * indexer.size
     full = float(inference.context_reading(LONG, TOKEN, LONG))
     window = float(inference.context_reading(LONG, TOKEN, 1024))
     state = float(memory.state_of(nxt)) / nxt.n_recurrent_layers
     near = layer_cache_bytes(nxt, 1, 2.0)
     held = [
         float(memory.kv_cache_of(gemma, 1, LONG)),
-        float(memory.kv_cache(gemma.layers, 1, LONG, gemma.kv_heads, 128)),
+        float(memory.kv_cache(gemma.n_layers, 1, LONG, gemma.kv_heads, 128)),
     ]
     delta = {"heads": 32, "key_heads": 32, "key_dim": 128, "value_dim": 128}
     kinds = {"key_products": 3, "value_products": 2, "touches": 3}
@@ -91,25 +92,25 @@ def numbers() -> dict[str, Any]:
             "held": units.format(held[0], "byte", 2),
             "unwindowed": units.format(held[1], "byte", 2),
             "saved": times(held[1] / held[0]),
-            "bound": times(gemma.layers / (gemma.layers - gemma.n_windowed_layers)),
+            "bound": times(gemma.n_layers / sum(n for n, core in gemma.cores if not core.window)),
         },
         "sparse": {
             "token": units.format(token, "byte"),
             "index": units.format(index, "byte"),
             "reads": units.format(sparse, "byte", 2),
             "full": units.format(all_keys, "byte", 3),
-            "picked": units.format(token * v32.index_top_k, "byte", 2),
+            "picked": units.format(token * core.picked, "byte", 2),
             "indexed": units.format(index * LONG, "byte", 2),
             "gain": times(all_keys / sparse),
-            "promised": f"{LONG / v32.index_top_k:.0f}",
-            "cross": f"{float(inference.context_crossover(token * v32.index_top_k, token, index)):,.0f}",
+            "promised": f"{LONG / core.picked:.0f}",
+            "cross": f"{float(inference.context_crossover(token * core.picked, token, index)):,.0f}",
             "share": share(index / token),
             "pair_more": times(latent / expanded),
-            "prompt_cross": f"{float(inference.context_crossover(latent * v32.index_top_k, expanded, indexing)):,.0f}",
-            "gathered": units.format(token * v32.index_top_k, "byte", 2),
+            "prompt_cross": f"{float(inference.context_crossover(latent * core.picked, expanded, indexing)):,.0f}",
+            "gathered": units.format(token * core.picked, "byte", 2),
             "work_expanded": share(indexing / expanded),
             "bound": times(token / index),
-            "work_of_index": share(indexing * LONG / (indexing * LONG + latent * v32.index_top_k)),
+            "work_of_index": share(indexing * LONG / (indexing * LONG + latent * core.picked)),
         },
         "state": {
             "bytes": units.format(state, "byte", 2),

@@ -45,7 +45,7 @@ def _h2() -> dict[str, str]:
     before, after = (_alone(r) for r in experiments.sides(evidence.hypothesis("H2")))
     splits = experiments.constant_splits(before)
     left = experiments.residuals()
-    layers = {n: catalog.model(evidence.serving_run(n).model).layers for n in left}
+    layers = {n: catalog.model(evidence.serving_run(n).model).n_layers for n in left}
     steps = [r * layers[n] for n, r in left.items()]
     itl = [(r.predicted["itl"], r.run.mean("itl")) for r in before.chosen(SYNC)]
     errors = [mean(abs(float(evidence.signed_error(p + c, m))) for p, m in itl) for c in experiments.CONSTANTS]

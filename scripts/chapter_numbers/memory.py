@@ -188,7 +188,7 @@ def _stored() -> dict[str, str]:
 
     def layer(**words: Any) -> str:
         kept = memory.training_memory(v3, "H800", seq=4096, dp=64, ep=64, **words).activations
-        return units.format(kept / v3.layers, "byte", 3)
+        return units.format(kept / v3.n_layers, "byte", 3)
 
     widths = fit._Widths.of(v3)
     modules = again["recompute_modules"]

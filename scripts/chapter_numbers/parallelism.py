@@ -6,7 +6,7 @@ from chapter_numbers import share
 from mlsysim import catalog, collectives, evidence, parallelism, pipelines, training, transformer, units
 from mlsysim.catalog import Model
 
-THREE_B = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
+THREE_B = catalog.decoder("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
 
 
 def _context() -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from book_reality import all_checks
+
 from mlsysim import catalog, evidence, intervals, parallelism, units
 from mlsysim.efficiencies import pooled_share
 from mlsysim.evidence import reality
@@ -244,7 +246,7 @@ def _toy() -> dict[str, str]:
 
 
 def numbers() -> dict[str, Any]:
-    checks = {c.name: c for c in reality.check_all()}
+    checks = {c.name: c for c in all_checks()}
     rows = [r.row for c in checks.values() for r in c.rows]
     training, inference = checks["training_step"], checks["inference"]
     fitted = intervals.error_quantiles()["training_step"]  # rows of the compilation and their sources

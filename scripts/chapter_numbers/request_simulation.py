@@ -191,34 +191,34 @@ def numbers() -> dict[str, Any]:
 def _fleet(time: Any) -> dict[str, Any]:
     """The same readers beside a pool for prompts; chats on four replicas; drafted tokens; servers that come late."""
     small = step_model(inference.deploy("Llama-3.1-8B", "H100"), TIER_0)
-    one = fleet.Servers((fleet.Hosted(small, serving.Config(max_num_seqs=64)),))
+    one = fleet.Servers((fleet.ModelReplica(small, serving.Config(max_num_seqs=64)),))
     long = fleet.single([serving.Request(0.0, 8000, 2)])
-    crossing = fleet.play(fleet.Fleet(one, one, fleet.Link(50e9)), long)
+    crossing = fleet.run(fleet.Fleet(one, one, fleet.Link(50e9)), long)
     answer = small.time(Batch.of(small.model, decodes=[8001.0]))
     r = crossing.records[0]
 
     def exposed(bandwidth: float, layers: int = 1) -> float:
         """What a request waits between its first token and the step of its second."""
         link = fleet.Link(bandwidth, layers=layers)
-        played = fleet.play(fleet.Fleet(one, one, link), long).records[0]
+        played = fleet.run(fleet.Fleet(one, one, link), long).records[0]
         return float(played.finished - played.first_token - answer)
 
-    layers = small.model.layers
+    layers = small.model.n_layers
 
     talks = fleet.chats(4.0, 200, turns=5.0, pause=10.0, shared_len=1000, texts=8, seed=1)
     four = fleet.Servers(one.hosted, replicas=4)
-    bare = fleet.play(fleet.Fleet(four), talks)
+    bare = fleet.run(fleet.Fleet(four), talks)
     kept = {
-        name: fleet.play(fleet.Fleet(four, router=fleet.Router(name), cache=fleet.Cache()), talks)
+        name: fleet.run(fleet.Fleet(four, router=fleet.Router(name), cache=fleet.Cache()), talks)
         for name in ("round-robin", "prefix")
     }
 
     def pace(concurrency: int, speculation: fleet.Speculation | None) -> float:
         load = fleet.single([serving.Request(0.0, 500, 200)] * (2 * concurrency))
-        hosted = fleet.Hosted(small, serving.Config(max_num_seqs=512), speculation)
-        return fleet.play(fleet.Fleet(fleet.Servers((hosted,))), load, concurrency=concurrency).tokens_per_s
+        hosted = fleet.ModelReplica(small, serving.Config(max_num_seqs=512), speculation)
+        return fleet.run(fleet.Fleet(fleet.Servers((hosted,))), load, concurrency=concurrency).tokens_per_s
 
-    drafts = fleet.Speculation((0.8, 0.6, 0.4), draft_share=1.0 / small.model.layers)
+    drafts = fleet.Speculation((0.8, 0.6, 0.4), draft_share=1.0 / small.model.n_layers)
     gains = {f"gain_{n}": f"{pace(n, drafts) / pace(n, None):.2f}" for n in (1, 256)}
 
     surge = fleet.single(
@@ -230,7 +230,7 @@ def _fleet(time: Any) -> dict[str, Any]:
     late = {
         f"p99_{start}": time(
             serving.quantile(
-                fleet.play(
+                fleet.run(
                     fleet.Fleet(
                         fleet.Servers(
                             one.hosted, autoscaler=fleet.Autoscaler(1, 8, target=32.0, start_up=float(start), every=5.0)

@@ -86,7 +86,7 @@ def _valley(runs: list[evidence.ServingRun]) -> dict[str, str]:
     for run in runs:
         m, b = _alone(run, Rungs(overhead="none"), PRINTED)
         t = m.terms(b)
-        lean.append((t.time - t.messages, t.messages, m.model.layers, run.mean("itl"), run))
+        lean.append((t.time - t.messages, t.messages, m.model.n_layers, run.mean("itl"), run))
 
     def misfit(share: float, layer: float) -> float:
         return float(sum(abs((s / share + m + n * layer) / t - 1) for s, m, n, t, _ in lean) / len(lean))

@@ -10,7 +10,7 @@ from mlsysim.evidence.hypotheses import expert_claims
 from mlsysim.evidence.measured import fronts, service
 from mlsysim.evidence.scoring.scores import shipped_scores
 from mlsysim.evidence.studies.played_loops import answer_time_at, played_loops
-from mlsysim.serving.closed import met_in_steps
+from mlsysim.serving.closed import shared_step_delay
 
 ACCEPTED = 0.85  # deepseek2024v3report, sec. 5.4.3: 85 to 90 % of second tokens are accepted
 
@@ -82,7 +82,7 @@ def _queue() -> dict[str, str]:
     users, prompt, step, steps = 128, 0.3, 0.02, 900.0
     answer = steps * step + (users - 1.0) * prompt  # every other user sends one prompt meanwhile
     busy = (users - 1.0) * prompt / (answer + prompt)
-    met = met_in_steps(
+    met = shared_step_delay(
         0.0, serving.SPREAD, step=step, prompt_time=prompt, decoding=users * answer / (answer + prompt), steps=steps,
         others=users - 1.0, load=busy, fit=1.0,
     )  # fmt: skip

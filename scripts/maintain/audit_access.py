@@ -27,7 +27,7 @@ COLUMNS = ("audit", "build", "scheme", "width", "pages", *IMPACTS)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = (1280, 390)
 # Both builds keep the reader's choice under a name of their own.
-CHOOSE = "s => { localStorage.setItem('theme', s); localStorage.setItem('quarto-color-scheme', s === 'dark' ? 'alternate' : 'default'); }"
+CHOOSE = "s => { localStorage.setItem('quarto-color-scheme', s === 'dark' ? 'alternate' : 'default'); }"
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -22,6 +22,7 @@ from mlsysim.evidence.measuring.microbench import stolen
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
 from mlsysim.hlo.fusing import slicing
 from mlsysim.hlo.fusing.fusion import kernels
+from mlsysim.hlo.fusing.items import Work
 from mlsysim.hlo.profiler import profiled
 from mlsysim.hlo.profiler.clone import Input, Standalone
 from mlsysim.hlo.profiler.extract import Extractor
@@ -86,13 +87,13 @@ def measure(path: Path, keep_memory: bool = True) -> dict[str, Any]:
 
     rows = []
     for region, program in zip(mine, programs, strict=True):
-        work = list(weighted(region.pieces))
+        work = Work.total((k.work, n) for k, n in weighted(region.pieces))
         rows.append(
             {
-                "flops": sum(k.flops * n for k, n in work),
-                "matrix_flops": sum(c.cost.matrix_flops * n for k, n in work for c in k.nodes),
-                "bytes": sum(k.bytes * n for k, n in work),
-                "kernels": sum(n for _, n in work),
+                "flops": work.flops,
+                "matrix_flops": sum(work.matrix.values()),
+                "bytes": work.bytes,
+                "kernels": sum(n for _, n in weighted(region.pieces)),
                 "roofline_s": float(f"{clock.get_run_time_estimate(region).seconds:.6g}"),
                 "measured": times(program),
                 "compile_s": float(f"{min(m.compile_s for m in found[program.text]):.3g}"),

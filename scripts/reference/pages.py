@@ -20,7 +20,6 @@ _LONGEST = 160  # characters of a value
 _INHERITED = {
     "Result",
     "Shown",
-    "Listed",
     "Timed",
     "Report",
     "Explanation",

@@ -16,7 +16,8 @@ from mlsysim.course.pictures.cluster.messages import ring_held
 from mlsysim.course.pictures.cluster.schedules import pipeline_tasks
 from mlsysim.course.pictures.serving.answers import _tight
 from mlsysim.drawing import DASHES, PALETTE, Bars, Chart, Drawing, Lanes, Line, Marks, Panels, Span, Swings
-from mlsysim.drawing.charts import Name, on_lines
+from mlsysim.drawing.charts import on_lines
+from mlsysim.drawing.marks import Name
 from mlsysim.drawing.scenes import (
     PHONE,
     SMALLEST,

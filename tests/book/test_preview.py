@@ -16,6 +16,8 @@ sys.path.insert(0, str(ROOT))  # `book` is a folder of this repository, not an i
 from book._preview import memo  # noqa: E402
 from book._preview.__main__ import main  # noqa: E402
 from book._preview.check_site import check_site, strip_notebook_paths  # noqa: E402
+from book._preview.config import Problems, read_book  # noqa: E402
+from book._preview.page import style  # noqa: E402
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -56,8 +58,8 @@ format:
 As @williams2009roofline says, and others [@williams2009roofline, sec. 3]. Memory is {{< var kv.gb >}} GB,
 or $x =$ {{< var kv.n >}}, as in [the {{< var kv.n >}} links](https://example.org/).
 
-::: {.column-margin}
-A margin note.
+::: {.wide}
+A wide note.
 :::
 
 ## Law {#sec-law}
@@ -66,7 +68,7 @@ $$
 T = \\max(a, b)
 $$ {#eq-law}
 
-See @eq-law, number [-@eq-law], [Eq. @eq-law], @fig-plot, @fig-box, @tbl-rows, @tbl-cell, @lst-code, @tip-guess, @sec-law.
+See @eq-law, number [-@eq-law], [Eq. @eq-law], @fig-plot, @fig-box, @tbl-rows, @tbl-cell, @sec-law.
 
 {{< embed ../notebooks/01-one.ipynb#fig-plot >}}
 
@@ -80,25 +82,17 @@ See @eq-law, number [-@eq-law], [Eq. @eq-law], @fig-plot, @fig-box, @tbl-rows, @
 
 : Rows by @eq-law. {#tbl-rows}
 
-```{#lst-code .python lst-cap="Some code"}
+```python
 x = "{{{< var kv.n >}}}"
 ```
 
-::: {#tip-guess .callout-tip}
+::: {.callout-tip}
 ## Guess first
 Then read.
 :::
 
 ::: {.callout-note collapse="true"}
 A folded note.
-:::
-
-::: {.panel-tabset}
-## Left
-L
-
-## Right
-R
 :::
 
 ```{=html}
@@ -180,7 +174,7 @@ def words(html: str) -> str:
     [
         "(1.1)",
         "See Equation 1.1, number 1.1, Eq. 1.1, Figure 1.1, Figure 1.2,",
-        "Table 1.2, Table 1.1, Listing 1.1, Tip 1.1, Section 1.1.",
+        "Table 1.2, Table 1.1, Section 1.1.",
         "As Williams (2009) says, and others (Williams 2009, sec. 3).",
         "Memory is 42.90 GB",
         "the 8 links",
@@ -188,9 +182,8 @@ def words(html: str) -> str:
         "Figure 1.2: A box.",
         "Table 1.1: A table.",
         "Table 1.2: Rows by Equation 1.1.",
-        "Listing 1.1: Some code",
         'x = "{{< var kv.n >}}"',
-        "Tip 1.1: Guess first",
+        "Guess first",
         "table()",
         "References",
     ],
@@ -211,8 +204,7 @@ def test_chapter_reads(site: Path, text: str) -> None:
         '<h1 id="sec-one"><span class="chapter-number">1</span>',
         'href="#ref-williams2009roofline"',
         'id="ref-williams2009roofline"',
-        'class="column-margin" role="note"',
-        'class="tab-title"',
+        '<div class="callout callout-tip" role="note"><div class="callout-title">',
         '<div id="raw">raw</div>',
         'class="table-scroll" role="group" aria-label="',
         'class="footnote-ref"',
@@ -260,8 +252,18 @@ def test_site_has_its_files_and_both_themes(site: Path) -> None:
     assert (site / "figures/01-one-fig-plot-1.png").read_bytes() == base64.b64decode(PIXEL)
     assert (site / "book/assets/box.svg").is_file() and (site / "book/assets/book.css").is_file()
     css = page(site, "site_preview/preview.css")
-    assert "light-dark(" in css and '[data-theme="dark"]' in css and "@media print" in css
-    assert "localStorage" in page(site, "site_preview/preview.js")
+    assert "color-scheme: light dark" in css and "@media print" in css
+
+
+@pytest.mark.independent
+def test_the_preview_takes_its_colours_from_quartos_themes() -> None:
+    """Quarto decides how a page looks: a colour of its themes is written once, there."""
+    css = style(read_book(ROOT, Problems()))
+    for name in ("light", "dark"):
+        theme = (ROOT / "book" / "assets" / f"{name}.scss").read_text("utf-8")
+        assert f"prefers-color-scheme: {name}" in css
+        assert all(rule in css for rule in re.findall(r"--mls-[\w-]+: #\w+;", theme))
+    assert not re.search(r"#[0-9a-f]{6}\b", (ROOT / "book/_preview/preview.css").read_text("utf-8"))
 
 
 @pytest.mark.slow
@@ -302,8 +304,11 @@ MISTAKES = {
     "duplicate": ("book/02-two.qmd", "{#eq-two}", "{#eq-law}", r"book/02-two.qmd:5: duplicate label eq-law, first in book/01-one.qmd:14"),
     "div-open": ("book/01-one.qmd", "note.\n:::", "note.", r"book/01-one.qmd:6: div opened here is not closed"),
     "div-surplus": ("book/02-two.qmd", "## Counted", ":::\n\n## Counted", r"book/02-two.qmd:9: surplus :::"),
-    "div-broken": ("book/01-one.qmd", "::: {.column-margin}", "::: {.column-margin", r"book/01-one.qmd:6: this ::: neither"),
+    "div-broken": ("book/01-one.qmd", "::: {.wide}", "::: {.wide", r"book/01-one.qmd:6: this ::: neither"),
     "callout": ("book/01-one.qmd", "callout-note", "callout-nota", r"book/01-one.qmd:\d+: unknown callout callout-nota; did you mean"),
+    "layout": ("book/01-one.qmd", "{.wide}", "{.column-margin}", r"book/01-one.qmd:6: the preview knows no column-margin"),
+    "numbered": ("book/01-one.qmd", "{.callout-tip}", "{#tip-guess .callout-tip}", r"book/01-one.qmd:\d+: the preview knows no tip-guess"),
+    "listing": ("book/01-one.qmd", "```python", "```{#lst-code .python}", r"book/01-one.qmd:\d+: the preview knows no lst-code"),
     "link": ("book/_hello.qmd", "(book/01-one.qmd)", "(book/01-on.qmd)", r"book/_hello.qmd:1: linked file book/01-on.qmd does not exist"),
     "link-partial": ("book/_hello.qmd", "(book/01-one.qmd)", "(book/_hello.qmd)", r"book/_hello.qmd:1: .* is not a page of the book"),
     "anchor": ("book/_hello.qmd", "01-one.qmd)", "01-one.qmd#sec-lw)", r"index.html:\d+: no anchor for book/01-one.html#sec-lw"),

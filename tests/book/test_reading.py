@@ -1,4 +1,4 @@
-"""What a chapter owes its reader: drawings before formulas, few tables, words said once."""
+"""What a chapter owes its reader: drawings before formulas, words said once."""
 
 import json
 import re
@@ -12,13 +12,9 @@ EMBED = re.compile(r"\{\{< embed \.\./notebooks/([\w-]+)\.ipynb#((?:fig|tbl)-[\w
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda p: p.stem)
-def test_a_chapter_draws_what_it_speaks_of_and_keeps_few_tables(chapter: Path) -> None:
+def test_a_chapter_draws_what_it_speaks_of(chapter: Path) -> None:
     labels = [label for _, label in EMBED.findall(chapter.read_text(encoding="utf-8"))]
     assert sum(label.startswith("fig-draw-") for label in labels) >= 2
-    tables = sum(label.startswith("tbl-") for label in labels) + len(
-        re.findall(r"\{#tbl-", chapter.read_text(encoding="utf-8"))
-    )
-    assert tables <= 6
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda p: p.stem)
@@ -34,11 +30,6 @@ def test_every_drawing_is_spoken_of_and_said_in_words(chapter: Path) -> None:
             said = re.search(rf'^#\| {option}: "(.+)"$', cells[label], re.M)
             assert said is not None, (label, option)
             assert len(said[1].split()) >= 8, (label, option)
-
-
-def test_the_book_has_at_least_sixty_drawings() -> None:
-    found = {label for p in CHAPTERS for _, label in EMBED.findall(p.read_text(encoding="utf-8"))}
-    assert sum(label.startswith("fig-draw-") for label in found) >= 60
 
 
 def test_no_formula_has_lost_its_backslashes() -> None:

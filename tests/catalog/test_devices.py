@@ -69,13 +69,15 @@ def test_change_is_what_it_says(field):
 
 @pytest.mark.independent
 def test_names_and_aliases_are_unique():
-    names = [n.casefold() for name, e in DEVICES.items() for n in (name, *e["aliases"])]
+    names = [n.casefold() for name, e in DEVICES.items() for n in (name, *e.get("aliases", ()))]
     assert sorted(names) == sorted(set(names))
 
 
 @pytest.mark.independent
 def test_no_two_devices_differ_by_hyphens_alone():
-    joined = {(n.casefold().replace("-", ""), name) for name, e in DEVICES.items() for n in (name, *e["aliases"])}
+    joined = {
+        (n.casefold().replace("-", ""), name) for name, e in DEVICES.items() for n in (name, *e.get("aliases", ()))
+    }
     assert len(joined) == len({key for key, _ in joined})
 
 
@@ -115,7 +117,7 @@ def test_bounds(name):
     assert all(v[key] <= peaks[key.removeprefix("vector_flops.")] for key in v if key.startswith("vector_flops."))
     assert 5 <= v.get("tdp", 5) <= 3000
     assert v.get("scale_up_bandwidth", 0) < v["memory_bandwidth"]
-    assert ("scale_up_bandwidth" in v) == (v["scale_up_domain"] > 1)
+    assert ("scale_up_bandwidth" in v) == (v.get("scale_up_domain", 1) > 1), "a link and how many it joins go together"
     if DEVICES[name]["kind"] in ("gpu", "tpu"):
         assert 5 <= peaks.get("bf16", peaks.get("fp16")) / v["memory_bandwidth"] <= 700
 
@@ -237,7 +239,10 @@ def test_published_elsewhere(name, field, expected, tolerance, source):
 
 @pytest.mark.independent
 def test_every_device_is_checked_against_another_document():
-    assert {row[0] for row in PUBLISHED} == set(DEVICES)
+    odd = {row[0] for row in PUBLISHED} ^ set(DEVICES)
+    assert not odd, (
+        f"give each device one row of PUBLISHED in this file, from a document that its entry does not cite: {odd}"
+    )
 
 
 @pytest.mark.published
@@ -258,7 +263,7 @@ def test_preset_efficiencies():
 @each_device
 def test_loader_reads_the_same(name):
     loaded = catalog.device(name)
-    assert all(catalog.device(alias.lower()) is loaded for alias in DEVICES[name]["aliases"])
+    assert all(catalog.device(alias.lower()) is loaded for alias in DEVICES[name].get("aliases", ()))
     for key, expected in values(name).items():
         group, _, precision = key.partition(".")
         got = getattr(loaded, group)[precision] if precision else getattr(loaded, key)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mlsysim import catalog, flops, inference, memory, serving_steps, training
 from mlsysim.catalog import hf
 from mlsysim.catalog.hf import FAMILIES, MAX_CONFIG_BYTES, from_hf_config
+from mlsysim.catalog.operations import Attention, Norm, Product
 from mlsysim.errors import InputError
 from mlsysim.transformer import matrix_count, mtp_parameters, parameter_count
 
@@ -277,6 +278,26 @@ CONFIGS: dict[str, Config] = {
         "vision_config": {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16, "spatial_merge_size": 2, "num_position_embeddings": 2304, "deepstack_visual_indexes": [8, 16, 24]},
     },
 }  # fmt: skip
+
+
+def told(m: catalog.Model, fact: str) -> Any:
+    """What the operations of a model say of it, or one of its fields."""
+    layer = m.layers[0].operations
+    near = [(n, core.window) for n, core in m.cores if core.window]
+    facts: dict[str, Any] = {
+        "window": max((width for _, width in near), default=0),
+        "windowed": sum(n for n, _ in near),
+        "norms": sum(isinstance(o, Norm) and not o.inner for o in layer),
+        "norm bias": any(isinstance(o, Norm) and o.bias for o in layer),
+        "final norm": any(isinstance(o, Norm) for o in m.after),
+        "qkv bias": any(o.bias > 0 for _, o in m.products("attention", "k")),
+        "output bias": any(o.bias > 0 for _, o in m.products("attention", "output")),
+        "dense": m.n_mlp_layers - m.n_moe_layers,
+        "shared": sum(o.copies for _, o in m.products("shared_experts", "up")),
+    }
+    return facts[fact] if fact in facts else getattr(m, fact)
+
+
 NOT_SHAPE = ("name", "aliases", "family", "notes", "source", "where", "published", "estimated")
 SERVED = (
     "tower_parameters",
@@ -292,8 +313,9 @@ LLAMA = CONFIGS["Llama-3.1-8B"]
 def test_a_config_gives_the_shape_and_the_published_count_of_the_catalogue(name: str) -> None:
     read, known = from_hf_config(CONFIGS[name]), catalog.model(name)
     for f in fields(known):
-        if f.name not in (*NOT_SHAPE, *SERVED):
+        if f.name not in (*NOT_SHAPE, *SERVED, "layers"):
             assert getattr(read, f.name) == getattr(known, f.name), f.name
+    assert set(read.layers) == set(known.layers)  # in the order in which they first come, which a table need not keep
     published = known.published["parameters"]
     if "rounded" not in published.transform:
         assert parameter_count(read).total == published.value
@@ -441,7 +463,12 @@ def test_minimax_m3_keeps_its_first_layers_dense_and_without_an_indexer() -> Non
     )
     built = RECENT["defaults"]["minimax_m3_vl_text"]
     assert parameter_count(read).total == built["parameters"] + built["router_bias"]
-    assert (read.n_indexed_layers, read.index_top_k, read.n_dense_layers, read.n_mtp_layers) == (57, 17 * 128, 3, 1)
+    # the layers with an indexer are those with experts
+    assert [(x.count, [o.picked for o in x.operations if isinstance(o, Attention)]) for x in read.layers] == [
+        (3, [0]),
+        (57, [17 * 128]),
+    ]
+    assert (sum(n for n, _ in read.indexers), told(read, "dense"), read.n_mtp_layers) == (57, 3, 1)
 
 
 @pytest.mark.independent
@@ -449,7 +476,9 @@ def test_blocks_that_layers_share_are_counted_once_and_worked_through_in_each() 
     read = from_hf_config(
         RECENT["published"]["Zyphra/Zamba2-1.2B-instruct"]["config"]
     )  # one block for six of 38 layers
-    assert (read.n_attention_layers, read.n_mlp_layers, read.n_shared_blocks) == (6, 6, 1)
+    shared = [(x.count, next(o.stored for o in x.operations if isinstance(o, Product) and o.name == "up")) for x in read.layers
+              if any(isinstance(o, Attention) for o in x.operations)]  # fmt: skip
+    assert (read.n_attention_layers, read.n_mlp_layers, shared) == (6, 6, [(1, True), (5, False)])
     h, wide, ffn, rank = 2048, 4096, 8192, 128
     attention, mlp = 3 * wide * wide + wide * h, 3 * h * ffn
     count, work = parameter_count(read), matrix_count(read)
@@ -466,7 +495,8 @@ def test_layers_that_borrow_keys_have_none_and_tables_are_looked_up() -> None:
     read = from_hf_config(
         {"model_type": "gemma3n"}
     )  # 35 layers, the last 15 borrow: of the 20 before every fifth sees all
-    assert (read.n_attention_layers, read.n_reused_layers, read.n_reused_windowed) == (35, 3, 12)
+    borrowed = {core.window: n for n, core in read.cores if not core.cached}
+    assert (read.n_attention_layers, borrowed) == (35, {0: 3, 512: 12})
     far, near = 4, 16
     assert memory.kv_cache_of(read, 1, 10_000) == (far * 10_000 + near * 512) * 2 * 2 * 256 * 2
     assert parameter_count(read).attention == 35 * 2 * 2048 * 2048 + 20 * 2 * 512 * 2048
@@ -483,7 +513,7 @@ def test_a_recurrence_of_numbers_keeps_one_each() -> None:
     sized = {"intermediate_size": 15_360, "num_key_value_heads": 1}
     read = from_hf_config({"model_type": "recurrent_gemma", **sized})  # RecurrentGemma-2b
     assert memory.state_of(read, 3) == 3 * 18 * (2560 * 4 + 3 * 2560 * 2)
-    assert (read.n_windowed_layers, read.attn_window) == (8, 2048)
+    assert (told(read, "windowed"), told(read, "window")) == (8, 2048)
     assert memory.kv_cache_of(read, 1, 10**6) == 8 * 2048 * 2 * 256 * 2
 
 
@@ -491,7 +521,8 @@ def test_a_recurrence_of_numbers_keeps_one_each() -> None:
 def test_experts_without_weights_are_picked_and_cost_nothing() -> None:
     """LongCat-Flash: of 12 picks among 768 the 512 with weights get 8 on average; its paper says 18.6 to 31.3 B, about 27 B."""
     read = from_hf_config(RECENT["published"]["meituan-longcat/LongCat-Flash-Chat"]["config"])
-    assert (read.top_k, read.n_experts, read.n_zero_experts, read.n_moe_layers) == (8, 512, 256, 28)
+    ((_, router),) = read.products("router")
+    assert (read.top_k, read.n_experts, router.n, read.n_moe_layers) == (8, 512, 512 + 256, 28)
     assert parameter_count(read).router == 28 * (6144 + 1) * 768
     assert round((flops.active_parameters(read) - 131072 * 6144) / 1e9) == 27  # without the rows of the embedding
     # a module for multi-token prediction, dense, and a copy of the embedding are what the hub stores beside it
@@ -526,7 +557,7 @@ def test_what_can_only_be_counted_says_so(kind: str) -> None:
         lambda: serving_steps.layer_products(read),
         lambda: memory.server_memory(read, "B300", tp=8),
     ):
-        with pytest.raises(InputError, match="only parameters can be counted, because no field of a shape says its"):
+        with pytest.raises(InputError, match="only parameters can be counted, because no operation says its"):
             ask()
     assert "only counted" in "\n".join(read.summary())
 
@@ -546,7 +577,9 @@ def test_the_first_mamba_2_has_a_config_without_a_type() -> None:
     channels = inner + 2 * 128
     layer = h * (inner + channels + 80) + 4 * channels + channels + 3 * 80 + inner + inner * h + h
     assert parameter_count(read).total == 50288 * h + 64 * layer + h == 2_702_599_680
-    assert read.attention == "none" and read.state_elements == 80 * 64 * 128
+    assert read.attention == "none" and [(n, x.heads, x.rows, x.columns) for n, x, _ in read.recurrences] == [
+        (64, 80, 64, 128)
+    ]
     with pytest.raises(InputError, match="attn_layer_idx"):
         from_hf_config(config | {"attn_layer_idx": [3]})
 
@@ -616,8 +649,8 @@ def test_olmo3_by_hand() -> None:
     read = from_hf_config(config)
     published = catalog.model("OLMo-2-7B").published["parameters"].value
     assert parameter_count(read).total == published - 2 * 4096 * (100352 - 100278)
-    assert (read.attn_window, read.n_windowed_layers) == (4096, 24)
-    assert from_hf_config(config | {"sliding_window": None}).n_windowed_layers == 0
+    assert (told(read, "window"), told(read, "windowed")) == (4096, 24)
+    assert told(from_hf_config(config | {"sliding_window": None}), "windowed") == 0
 
 
 @pytest.mark.parametrize(
@@ -632,8 +665,8 @@ def test_olmo3_by_hand() -> None:
         ({**LLAMA, "index_topk": 2048}, "the indexer of sparse attention"),
     ],
 )
-def test_a_part_that_no_field_says_is_named(config: Config, part: str) -> None:
-    with pytest.raises(InputError, match=f"no field of a shape says yet, {part}.*catalog.load_models"):
+def test_a_part_that_a_reader_does_not_ask_for_is_named(config: Config, part: str) -> None:
+    with pytest.raises(InputError, match=f"has what its reader does not ask for yet, {part}.*catalog.load_models"):
         from_hf_config(config)
     with pytest.raises(InputError, match=r"unknown model_type 'of tomorrow'.*catalog.load_models"):
         from_hf_config({"model_type": "of tomorrow"})
@@ -658,7 +691,7 @@ def test_qwen2_moe_by_hand() -> None:
     assert parameter_count(from_hf_config(c)).total == total
     assert round(total / 1e9, 1) == 14.3  # "It has 14.3B parameters in total", says the model card
     windowed = from_hf_config(c | {"use_sliding_window": True, "max_window_layers": 21})
-    assert windowed.n_windowed_layers == 11  # layers 0, 2, ..., 20
+    assert told(windowed, "windowed") == 11  # layers 0, 2, ..., 20
 
 
 @pytest.mark.independent
@@ -668,16 +701,16 @@ def test_qwen2_moe_by_hand() -> None:
         ({**LLAMA, "num_key_value_heads": None}, "kv_heads", 32),
         ({k: v for k, v in LLAMA.items() if k != "num_key_value_heads"}, "kv_heads", 32),
         ({k: v for k, v in CONFIGS["Mistral-7B"].items() if k != "num_key_value_heads"}, "kv_heads", 8),
-        ({k: v for k, v in CONFIGS["Mistral-7B"].items() if k != "sliding_window"}, "attn_window", 4096),
+        ({k: v for k, v in CONFIGS["Mistral-7B"].items() if k != "sliding_window"}, "window", 4096),
         ({k: v for k, v in CONFIGS["Gemma-7b"].items() if k != "head_dim"}, "head_dim", 256),
         ({**CONFIGS["GPT-2-124M"], "n_inner": 1000}, "ffn", 1000),
         ({**CONFIGS["GPT-2-124M"], "tie_word_embeddings": False}, "tied_embeddings", False),
         ({**CONFIGS["Falcon-7B"], "multi_query": False}, "kv_heads", 71),
-        ({**CONFIGS["Falcon-7B"], "parallel_attn": False}, "norms_per_layer", 2),
-        ({**CONFIGS["Falcon-40B"], "num_ln_in_parallel_attn": 1}, "norms_per_layer", 1),
-        ({**CONFIGS["OPT-6.7B"], "_remove_final_layer_norm": True}, "final_norm", False),
-        ({**CONFIGS["OPT-6.7B"], "enable_bias": False}, "qkv_bias", False),
-        ({**CONFIGS["MPT-7B"], "no_bias": False}, "norm_bias", True),
+        ({**CONFIGS["Falcon-7B"], "parallel_attn": False}, "norms", 2),
+        ({**CONFIGS["Falcon-40B"], "num_ln_in_parallel_attn": 1}, "norms", 1),
+        ({**CONFIGS["OPT-6.7B"], "_remove_final_layer_norm": True}, "final norm", False),
+        ({**CONFIGS["OPT-6.7B"], "enable_bias": False}, "qkv bias", False),
+        ({**CONFIGS["MPT-7B"], "no_bias": False}, "norm bias", True),
         ({**CONFIGS["MPT-7B"], "attn_config": {"alibi": False}}, "learned_positions", 2048),
         ({**CONFIGS["MPT-7B"], "attn_config": {"attn_type": "multiquery_attention"}}, "kv_heads", 1),
         (
@@ -685,32 +718,32 @@ def test_qwen2_moe_by_hand() -> None:
             "kv_heads",
             8,
         ),
-        ({**CONFIGS["Qwen2.5-7B"], "use_sliding_window": True, "max_window_layers": 20}, "n_windowed_layers", 8),
-        ({**CONFIGS["Qwen3-8B"], "use_sliding_window": True, "max_window_layers": 99}, "n_windowed_layers", 0),
+        ({**CONFIGS["Qwen2.5-7B"], "use_sliding_window": True, "max_window_layers": 20}, "windowed", 8),
+        ({**CONFIGS["Qwen3-8B"], "use_sliding_window": True, "max_window_layers": 99}, "windowed", 0),
         (
             {**CONFIGS["Qwen3-30B-A3B"], "use_sliding_window": True, "sliding_window": 512},
-            "n_windowed_layers",
+            "windowed",
             48,
         ),
         ({**CONFIGS["Qwen3-30B-A3B"], "num_experts": None, "num_local_experts": 64}, "n_experts", 64),
-        ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": [0, 1]}, "n_dense_layers", 2),
+        ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": [0, 1]}, "dense", 2),
         ({**CONFIGS["Qwen3-30B-A3B"], "decoder_sparse_step": 2}, "n_moe_layers", 24),
         ({**CONFIGS["DeepSeek-V3"], "n_routed_experts": None}, "n_experts", 0),
-        ({**CONFIGS["DeepSeek-V3"], "n_shared_experts": None}, "n_shared_experts", 0),
+        ({**CONFIGS["DeepSeek-V3"], "n_shared_experts": None}, "shared", 0),
         ({k: v for k, v in CONFIGS["Llama-4-Maverick"].items() if k != "head_dim"}, "head_dim", 128),
         (
             {**CONFIGS["Gemma-2-27b"], "layer_types": ["full_attention"] * 40 + ["sliding_attention"] * 6},
-            "n_windowed_layers",
+            "windowed",
             6,
         ),
-        ({**LLAMA, "attention_bias": True}, "output_bias", True),
+        ({**LLAMA, "attention_bias": True}, "output bias", True),
         ({**LLAMA, "_name_or_path": "org/My-Model-1B\n"}, "name", "My-Model-1B"),
         ({**LLAMA, "_name_or_path": "../../etc/passwd"}, "name", "passwd"),
         ({**LLAMA, "_name_or_path": 7}, "name", "llama model of config"),
     ],
 )
 def test_defaults_and_variants_as_the_families_have_them(config: Config, field: str, expected: Any) -> None:
-    assert getattr(from_hf_config(config), field) == expected
+    assert told(from_hf_config(config), field) == expected
 
 
 @pytest.mark.parametrize(
@@ -739,8 +772,8 @@ def test_defaults_and_variants_as_the_families_have_them(config: Config, field: 
         ({**CONFIGS["Mixtral-8x7B"], "num_experts_per_tok": 9}, "must not exceed the number of experts, 8"),
         ({**CONFIGS["Mixtral-8x7B"], "num_local_experts": None}, "no num_local_experts"),
         ({**CONFIGS["Qwen3-30B-A3B"], "moe_intermediate_size": None}, "no moe_intermediate_size"),
-        ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": [3]}, "mlp_only_layers = a list is not supported"),
-        ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": 3}, "mlp_only_layers = 3 is not supported"),
+        ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": [48]}, "mlp_only_layers = a list must list layers below 48"),
+        ({**CONFIGS["Qwen3-30B-A3B"], "mlp_only_layers": 3}, "mlp_only_layers = 3 must list layers below 48"),
         ({**CONFIGS["DeepSeek-V3"], "first_k_dense_replace": 62}, "must not exceed num_hidden_layers = 61"),
         ({**CONFIGS["DeepSeek-V3"], "moe_layer_freq": 2}, "moe_layer_freq = 2 is not supported"),
         ({**CONFIGS["DeepSeek-V3"], "attention_bias": True}, "attention_bias = true is not supported"),
@@ -764,7 +797,7 @@ def test_defaults_and_variants_as_the_families_have_them(config: Config, field: 
         ({**CONFIGS["MPT-7B"], "attn_config": {"qk_ln": True}}, "attn_config: qk_ln = true is not supported"),
         ({**CONFIGS["MPT-7B"], "attn_config": []}, "attn_config: holds a list, not an object"),
         ({**CONFIGS["MPT-7B"], "norm_type": "batchnorm"}, "norm_type = 'batchnorm' must be one of"),
-        ({**CONFIGS["MPT-7B"], "expansion_ratio": 10**6}, "ffn = 4096000000 must lie in"),
+        ({**CONFIGS["MPT-7B"], "expansion_ratio": 10**6}, "width = 4096000000 must lie in"),
         ({"model_type": "llama4"}, "no text_config"),
         ({**CONFIGS["Llama-4-Maverick"], "moe_layers": [0, 1]}, "moe_layers = a list is not what"),
         ({**CONFIGS["Falcon-40B"], "num_ln_in_parallel_attn": 3}, "must be 1 or 2"),
@@ -794,8 +827,8 @@ def test_a_file_is_read_and_named(tmp_path: Path) -> None:
         ("", "not valid JSON"),
         ("{", "not valid JSON"),
         (b"\xff\xfe{}", "not UTF-8 at byte 0"),
-        ('{"model_type": "gpt2", "n_embd": NaN}', "n_embd = nan must be a whole number"),
-        ('{"model_type": "gpt2", "n_embd": -Infinity}', "n_embd = -inf must be a whole number"),
+        ('{"model_type": "gpt2", "n_layer": NaN}', "n_layer = nan must be a whole number"),
+        ('{"model_type": "gpt2", "n_layer": -Infinity}', "n_layer = -inf must be a whole number"),
         ('{"a": 1e999}', "1e999 is not finite"),
         ('{"a": ' + "9" * 5000 + "}", "a whole number of 5000 digits"),
         ('{"model_type": "llama", "model_type": "gpt2"}', "key 'model_type' stands twice"),
@@ -838,7 +871,7 @@ def test_nothing_in_a_config_is_followed_or_run(tmp_path: Path, monkeypatch: pyt
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config))
     opened.clear()
-    assert from_hf_config(file).layers == 32
+    assert from_hf_config(file).n_layers == 32
     assert opened == [file]
 
 
@@ -887,3 +920,40 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^config\.json: num_key_value_heads = 5 must divide"):
         read(tmp_path, json.dumps(LLAMA | {"num_key_value_heads": 5}))
     assert "qwen3_moe" in hf.FAMILIES
+
+
+@pytest.mark.independent
+def test_window_and_mixture_of_a_layer_are_those_that_the_config_gives_it() -> None:
+    # layers 0 and 2 look back, layer 3 has a dense MLP: three kinds of layers, whatever the counts of each part are
+    kinds = ["sliding_attention", "full_attention"] * 2
+    sized = sizes(4, 64, 4, 100, num_key_value_heads=2, head_dim=16, intermediate_size=128, moe_intermediate_size=32)
+    config = {"model_type": "qwen3_moe", **sized, "num_experts": 8, "num_experts_per_tok": 2, "mlp_only_layers": [3]}
+    read = from_hf_config(config | {"use_sliding_window": True, "sliding_window": 8, "layer_types": kinds})
+    found = {}
+    for layer in read.layers:
+        (core,) = (o for o in layer.operations if isinstance(o, Attention))
+        found[core.window, any(isinstance(o, Product) and o.part == "experts" for o in layer.operations)] = layer.count
+    assert found == {(8, True): 2, (0, True): 1, (0, False): 1}
+    h, attention = 64, 64 * (2 * 64 + 2 * 32) + 2 * 16
+    mixture, dense = 8 * 3 * h * 32 + 8 * h, 3 * h * 128
+    assert parameter_count(read).total == 2 * 100 * h + 4 * (attention + 2 * h) + 3 * mixture + dense + h
+
+
+@pytest.mark.independent
+def test_heads_and_widths_may_differ_from_layer_to_layer() -> None:
+    laguna = RECENT["defaults"]["laguna"]["config"]
+    layers, heads = laguna["num_hidden_layers"], laguna["num_attention_heads"]
+    listed = [2 * heads if i % 3 == 0 else heads for i in range(layers)]
+    read = from_hf_config(laguna | {"num_attention_heads_per_layer": listed})
+    assert sum(n * core.heads for n, core in read.cores) == sum(listed)
+    nas = RECENT["published"]["nvidia/Llama-3_3-Nemotron-Super-49B-v1"]
+    widths = [n for n, o in from_hf_config(nas["config"]).products("dense_mlp", "down")]
+    assert len(widths) > 3 and sum(widths) == sum(not b["ffn"].get("no_op") for b in nas["config"]["block_configs"])
+
+
+def test_a_model_deeper_than_any_is_refused_at_once() -> None:
+    start = time.process_time()
+    with pytest.raises(InputError, match=r"num_hidden_layers = 10001 must lie in \[1, 10,000\]"):
+        from_hf_config(LLAMA | {"num_hidden_layers": 10_001})
+    assert from_hf_config(LLAMA | {"num_hidden_layers": 10_000}).n_layers == 10_000
+    assert time.process_time() - start < 2.0

@@ -52,82 +52,94 @@ NO_ACTIVE = {
     "gpt-oss-20B",
     "gpt-oss-120B",
 }
-MIXTURES = [n for n, e in MODELS.items() if "n_experts" in e]
+MIXTURES = [n for n, e in MODELS.items() if "experts" in e]
 
 
 def linear(rows: int, columns: int, bias: bool = False) -> list[tuple[int, ...]]:
     return [(rows, columns), *([(rows,)] if bias else [])]
 
 
+def rows(e: Entry) -> Iterator[tuple[str, Entry]]:
+    """The blocks of each layer, one after the other, with their sizes; a norm of the residual stream as a block."""
+    kinds = ("attention", "latent_attention", "recurrence", "mlp", "experts")
+    shared = {kind: e[kind] for kind in kinds if kind in e}
+    listed = e["layers"] if isinstance(e["layers"], list) else [{"count": e["layers"], **{key: {} for key in shared}}]
+    for row in listed:
+        for _ in range(row["count"]):
+            yield from ((kind, {**shared.get(kind, {}), **row[kind]}) for kind in kinds if kind in row)
+            yield from [("norm", {})] * row.get("norms", e.get("norms_per_layer", 2))
+
+
 def tensors(e: Entry) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Part and shape of every weight tensor, one at a time, as a state dict would list them."""
-    get = e.get
-    h, d, q, kv = e["hidden"], e["head_dim"], e["heads"] * e["head_dim"], e["kv_heads"] * e["head_dim"]
-    bias, out_bias, mlp_bias = get("qkv_bias", False), get("output_bias", False), get("mlp_bias", False)
+    h, width = e["hidden"], e.get("embedding_width", e["hidden"])
 
-    def norm(width: int) -> list[tuple[int, ...]]:
-        both = get("norm", "rmsnorm") == "layernorm" and get("norm_bias", True)
-        return [(width,)] * (2 if both else 1)
+    def norm(size: int) -> list[tuple[int, ...]]:
+        both = e.get("norm", "rmsnorm") == "layernorm" and e.get("norm_bias", True)
+        return [(size,)] * (2 if both else 1)
 
-    def mlp(width: int, h: int = h) -> list[tuple[int, ...]]:
-        up = linear(width, h, mlp_bias) * (2 if get("gated_mlp", True) else 1)
-        return up + linear(h, width, mlp_bias)
+    def mlp(b: Entry, size: int, h: int = h) -> list[tuple[int, ...]]:
+        bias = b.get("bias", False)
+        return linear(size, h, bias) * (2 if b.get("gated", True) else 1) + linear(h, size, bias)
 
-    def attention() -> list[tuple[int, ...]]:
-        if "kv_lora_rank" not in e:
-            qkv = linear(q, h, bias) + linear(kv, h, bias) * 2 + linear(h, q, out_bias)
-            qkv += [(e["heads"],)] * get("attention_sinks", False)
-            qkv += {"full": [(q, h)], "head": [(e["heads"], h)]}.get(get("attention_gate"), [])
-            return qkv + {"head": norm(d) * 2, "full": norm(q) + norm(kv)}.get(get("qk_norm"), [])
-        nope, rope, v, r, heads = d, e["qk_rope_head_dim"], e["v_head_dim"], e["kv_lora_rank"], e["heads"]
-        low = get("q_lora_rank", 0)
-        down = (
-            linear(low, h) + norm(low) + linear(heads * (nope + rope), low) if low else linear(heads * (nope + rope), h)
-        )
+    def attention(b: Entry) -> list[tuple[int, ...]]:
+        d, q, kv = b["head_dim"], b["heads"] * b["head_dim"], b["kv_heads"] * b["head_dim"]
+        qkv = linear(q, h, b.get("qkv_bias", False)) + linear(kv, h, b.get("qkv_bias", False)) * 2
+        qkv += linear(h, q, b.get("output_bias", False)) + [(b["heads"],)] * b.get("sinks", False)
+        qkv += {"full": [(q, h)], "head": [(b["heads"], h)]}.get(b.get("gate"), [])
+        return qkv + {"head": norm(d) * 2, "full": norm(q) + norm(kv)}.get(b.get("qk_norm"), [])
+
+    def latent(b: Entry) -> list[tuple[int, ...]]:
+        nope, rope, r, heads, low = b["head_dim"], b["rope_dim"], b["kv_rank"], b["heads"], b.get("q_rank", 0)
+        v, queries = b.get("value_dim", nope), heads * (nope + rope)
+        down = linear(low, h) + norm(low) + linear(queries, low) if low else linear(queries, h)
         return down + linear(r + rope, h) + norm(r) + linear(heads * (nope + v), r) + linear(h, heads * v)
 
-    def indexer() -> list[tuple[int, ...]]:  # DeepSeek's: queries from the low rank, one key with a layer norm, weights
-        n, size = e["index_heads"], e["index_head_dim"]
-        return [(n * size, get("q_lora_rank", h)), (size, h), (size,), (size,), (n, h)]
+    def indexer(
+        b: Entry,
+    ) -> list[tuple[int, ...]]:  # DeepSeek's: queries from the low rank, one key with a layer norm, weights
+        n, size = b["indexer"]["heads"], b["indexer"]["size"]
+        return [(n * size, b.get("q_rank", h)), (size, h), (size,), (size,), (n, h)]
 
-    def recurrence() -> list[tuple[int, ...]]:
-        n, dv, groups, dk = (e[f"recurrent_{s}"] for s in ("heads", "head_dim", "key_heads", "state"))
+    def recurrence(b: Entry) -> list[tuple[int, ...]]:
+        n, dv, groups, dk = (b[s] for s in ("heads", "head_dim", "key_heads", "state"))
         channels = n * dv + 2 * groups * dk
-        conv = linear(channels, e["recurrent_conv"], get("conv_bias", False))
-        if e["recurrence"] == "gated-delta":  # q, k, v, z; b, a; decay and its bias; norm of a head; output
+        conv = linear(channels, b["conv"], b.get("conv_bias", False))
+        if b["kind"] == "gated-delta":  # q, k, v, z; b, a; decay and its bias; norm of a head; output
             return [(channels + n * dv, h), (2 * n, h), *conv, (n,), (n,), (dv,), (h, n * dv)]
-        assert e["recurrence"] == "mamba2"  # z, x, B, C, dt; A, D and the bias of dt; norm; output
+        assert b["kind"] == "mamba2"  # z, x, B, C, dt; A, D and the bias of dt; norm; output
         return [(channels + n * dv + n, h), *conv, (n,), (n,), (n,), (n * dv,), (h, n * dv)]
 
-    width = get("embedding_width", h)
+    def mixture(b: Entry) -> Iterator[tuple[str, tuple[int, ...]]]:
+        narrow = b.get("narrow", h)
+        yield from (("expert", s) for s in mlp(b, b["width"], narrow) * b["n"])
+        yield from (("shared", s) for s in [(h, narrow)] * (2 * ("narrow" in b)))
+        yield from (("shared", s) for s in mlp(b, b.get("shared_width", b["width"])) * b.get("shared", 0))
+        yield from (("shared", (h,)) for _ in range(b.get("shared_gate", False)))
+        yield "router", (b["n"], h)
+        yield from (("router", (b["n"],)) for _ in range(b.get("router_bias", False)))
+
     yield "embedding", (e["vocab"], width)
     yield from (("embedding", (h, width)) for _ in range(width != h))
     if "learned_positions" in e:
         yield "positions", (e["learned_positions"], h)
-    yield from (("norm", s) for s in norm(h) * get("embedding_norm", False))
-    dense, every = get("n_dense_layers", 0), get("moe_every", 1)
-    for layer in range(e["layers"]):  # in which layers attention or a recurrence stands changes no count
-        yield from (("norm", s) for s in norm(h) * get("norms_per_layer", 2))
-        if layer >= get("n_attention_free_layers", 0):
-            yield from (("attention", s) for s in attention())
-        if layer < get("n_indexers", get("n_indexed_layers", 0)):
-            yield from (("indexer", s) for s in indexer())
-        if layer < get("n_recurrent_layers", 0):
-            yield from (("recurrence", s) for s in recurrence())
-    for layer in range(e["layers"] - get("n_mlp_free_layers", 0)):
-        if "n_experts" in e and layer >= dense and (layer + 1) % every == 0:
-            yield from (("expert", s) for s in mlp(e["moe_ffn"], get("moe_hidden", h)) * e["n_experts"])
-            yield from (("shared", s) for s in [(h, get("moe_hidden", h))] * (2 * ("moe_hidden" in e)))
-            yield from (("shared", s) for s in mlp(get("shared_ffn", e["moe_ffn"])) * get("n_shared_experts", 0))
-            yield from (("shared", (h,)) for _ in range(get("shared_gate", False)))
-            yield "router", (e["n_experts"], h)
-            yield from (("router", (e["n_experts"],)) for _ in range(get("router_bias", False)))
+    yield from (("norm", s) for s in norm(h) * e.get("embedding_norm", False))
+    for kind, b in rows(e):
+        if kind in ("attention", "latent_attention"):
+            yield from (("attention", s) for s in (attention(b) if kind == "attention" else latent(b)))
+            yield from (("indexer", s) for s in (indexer(b) if "indexer" in b else []))
+        elif kind == "recurrence":
+            yield from (("recurrence", s) for s in recurrence(b))
+        elif kind == "mlp":
+            yield from (("mlp", s) for s in mlp(b, b["width"]))
+        elif kind == "experts":
+            yield from mixture(b)
         else:
-            yield from (("mlp", s) for s in mlp(e["ffn"]))
-    yield from (("norm", s) for s in norm(h) * get("final_norm", True))
-    if not get("tied_embeddings", False):
+            yield from (("norm", s) for s in norm(h))
+    yield from (("norm", s) for s in norm(h) * e.get("final_norm", True))
+    if not e.get("tied_embeddings", False):
         yield "head", (e["vocab"], width)
-    yield from (("head", (e["vocab"],)) for _ in range(get("head_bias", False)))
+    yield from (("head", (e["vocab"],)) for _ in range(e.get("head_bias", False)))
     yield from (("head", (h, width)) for _ in range(width != h))
 
 
@@ -136,7 +148,7 @@ def count(e: Entry, *parts: str) -> int:
 
 
 def active(e: Entry) -> float:
-    return count(e) - count(e, "expert") * (1 - e["top_k"] / e["n_experts"])
+    return count(e) - count(e, "expert") * (1 - e["experts"]["top_k"] / e["experts"]["n"])
 
 
 @pytest.mark.published
@@ -276,22 +288,14 @@ def test_text_and_tower_are_the_stored_count(name: str) -> None:
 
 def prediction_module(e: Entry) -> int:
     """One more layer with attention and experts, a projection of two streams to one, a norm on each and one behind it."""
-    less = ("n_attention_free_layers", "n_recurrent_layers", "n_dense_layers", "n_indexers")
-    one = {k: v for k, v in e.items() if k not in less} | {"layers": 1, "ffn": e["ffn"] if "n_experts" not in e else 0}
-    apart = e["hidden"] if "n_mlp_free_layers" in e else 0  # the norm of a layer of its own for the MLP
-    one.pop("n_mlp_free_layers", None)
-    if "n_indexed_layers" in e:
-        one["n_indexed_layers"] = 1
+    one = {**e, "layers": [{"count": 1, "norms": e.get("norms_per_layer", 2) + 1, **e["modules"]}], "final_norm": False}
     return (
-        count(one, *{part for part, _ in tensors(one)} - {"embedding", "head"})
-        + apart
-        + 2 * e["hidden"] ** 2
-        + 2 * e["hidden"]
+        count(one, *{part for part, _ in tensors(one)} - {"embedding", "head"}) + 2 * e["hidden"] ** 2 + 2 * e["hidden"]
     )
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("name", [n for n, e in MODELS.items() if e.get("n_mtp_layers") == 1])
+@pytest.mark.parametrize("name", [n for n, e in MODELS.items() if "modules" in e])
 def test_the_prediction_module_is_one_more_layer(name: str) -> None:
     e, towers = MODELS[name], MODELS[name].get("tower_parameters", 0)
     copies = 2 * e["vocab"] * e["hidden"]  # of embedding and head
@@ -325,7 +329,7 @@ def test_minimax_with_its_scales_is_the_stored_count() -> None:
 def test_deepseek_v3_with_its_prediction_module_and_scales_is_the_stored_count() -> None:
     e = MODELS["DeepSeek-V3"]
     h, v = e["hidden"], e["vocab"]
-    one_layer = {**e, "layers": 1, "n_dense_layers": 0}
+    one_layer = {**e, "layers": [{"count": 1, "latent_attention": {}, "experts": {}}]}
     layer = count(one_layer, "attention", "expert", "shared", "router") + 2 * h
     module = (
         layer + 2 * h * h + 3 * h + 2 * v * h
@@ -439,7 +443,7 @@ def test_kind_of_attention(kind: str, names: set[str]) -> None:
 @pytest.mark.published
 def test_what_a_source_of_this_book_has_wrong() -> None:
     code, qwen = catalog.model("CodeLlama-34B"), catalog.model("Qwen2.5-7B")
-    assert (code.heads, code.layers) == (64, 48)
+    assert (code.heads, code.n_layers) == (64, 48)
     assert (qwen.heads, qwen.kv_heads) == (28, 4)
 
 
@@ -497,8 +501,12 @@ def test_the_loader_reads_the_same(name: str) -> None:
     for key, value in e.items():
         if key in ("parameters", "active_parameters"):
             assert m.published[key].value == float(value["value"])
-        else:
-            assert getattr(m, key) == (tuple(value) if isinstance(value, list) else value)
+        elif key in ("hidden", "vocab", "learned_positions", "tied_embeddings") or (
+            type(value) is str and key != "norm"
+        ):
+            assert getattr(m, key) == value
+    assert m.n_layers == (e["layers"] if isinstance(e["layers"], int) else sum(row["count"] for row in e["layers"]))
+    assert m.aliases == tuple(e["aliases"])
     assert all(catalog.model(alias) is m for alias in e["aliases"])
 
 
@@ -517,8 +525,8 @@ def test_shapes_of_the_open_cases_agree() -> None:
                 if m.family == "MPT":  # MosaicML's throughput tables use other heads and another vocabulary
                     continue
                 seen.add(m.name)
-                for key in ("layers", "hidden", "heads", "kv_heads", "head_dim"):
-                    assert int(row[key]) == getattr(m, key), f"{row['id']}: {key}"
+                for key in ("n_layers", "hidden", "heads", "kv_heads", "head_dim"):
+                    assert int(row[key.removeprefix("n_")]) == getattr(m, key), f"{row['id']}: {key}"
                 assert int(row["ffn"]) == (m.ffn or m.moe_ffn)
                 assert int(row["vocab"]) == m.vocab or m.family == "GPT-3"
     assert len(seen) >= 8
@@ -544,7 +552,7 @@ def test_a_users_file(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("X = 3\n", "is not a table"),
-        ('["X"]\nlayers = 2\n', "missing 6 required positional arguments"),
+        ('["X"]\nlayers = 2\n', "no hidden; give the missing sizes"),
         (SMALL + "layer = 2\n", "did you mean 'layers'"),
         (SMALL + "top_k = 1\n", "top_k = 1 needs n_experts > 0"),
         (SMALL + "n_experts = 4\ntop_k = 5\nmoe_ffn = 8\n", r"top_k = 5 must lie in [1, 4]"),

@@ -139,7 +139,7 @@ def test_models_lists_every_shape_with_its_exact_count() -> None:
     rows = {row["name"]: row for row in json.loads(run("models", "--json").stdout)}
     assert set(rows) == set(catalog.models())
     llama = rows["Llama-3.1-8B"]
-    assert (llama["parameters"], llama["layers"], llama["attention"]) == (8_030_261_248, 32, "gqa")
+    assert (llama["parameters"], llama["n_layers"], llama["attention"]) == (8_030_261_248, 32, "gqa")
     assert rows["Mixtral-8x7B"]["active_parameters"] < rows["Mixtral-8x7B"]["parameters"]
     assert llama["published"]["parameters"]["value"] == llama["parameters"]
 

@@ -27,7 +27,7 @@ from mlsysim import (
     serving_steps,
     training,
 )
-from mlsysim.doors.serving import Formats, formats_of
+from mlsysim.doors.asked import Formats, formats_of
 from mlsysim.doors.words import Assumed
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan
@@ -109,7 +109,7 @@ def test_cards_without_a_link_talk_through_the_host() -> None:
     assert "link of a device" in str(inference.decode_step(d, context=1000).explain())
     assert inference.deploy("Llama-3.1-8B", "L40S", tp=2, inter_bandwidth=1e9).machine.inter_bandwidth == 1e9
     step = training.training_step("Llama-3.2-1B", Plan(dp=2), "L40S", global_batch=4, seq=2048)
-    assert [i.value for i in step.inputs if i.name == "network" and i.unit == "byte/s"] == [32e9]
+    assert [i.value for i in step.explain().inputs if i.name == "inter bandwidth"] == [32e9]
     for refuse in (
         lambda: inference.deploy("Llama-3.1-8B", "DGX-Spark-GB10", tp=2),
         lambda: inference.deploy("Llama-3.1-8B", "H100", tp=8, pp=2),

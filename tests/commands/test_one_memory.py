@@ -51,7 +51,7 @@ def _doors(name: str, m: catalog.Model, d: catalog.Device, tp: int) -> dict[str,
 @pytest.mark.slow
 @independent
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("tp", [1, 8])
+@pytest.mark.parametrize("tp", [1, pytest.param(8, marks=pytest.mark.nightly)])
 def test_every_model_holds_the_same_through_every_door(
     device: str, tp: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,7 +100,7 @@ def test_blocks_of_the_simulator_know_their_tokens(model: str, device: str, tp: 
     token = layer_cache_bytes(d.model, tp, 2.0)
     assert bounds.block_tokens == max(16, 16 * math.ceil(page / (16 * token)))
     # the pool holds that many tokens of attention's cache and a state in each block of every other group, up to a block each
-    size, groups = cache_groups(d.model, d.model.layers)
+    size, groups = cache_groups(d.model, d.model.n_layers)
     assert (
         held.kv_tokens * token * size * groups
         <= held.kv_pool

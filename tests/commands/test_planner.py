@@ -13,13 +13,13 @@ import pytest
 
 from mlsysim import catalog, explore, training
 from mlsysim._numeric import vectors
-from mlsysim.catalog import Cluster, Model
+from mlsysim.catalog import Cluster, Model, decoder
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns, _front
 from mlsysim.parallelism import Plan
 
-TOY = Model("toy", layers=6, hidden=4096, heads=8, kv_heads=4, head_dim=512, ffn=16384, vocab=32000)
-MIXTURE = Model(
+TOY = decoder("toy", layers=6, hidden=4096, heads=8, kv_heads=4, head_dim=512, ffn=16384, vocab=32000)
+MIXTURE = decoder(
     "mixture", layers=4, hidden=4096, heads=8, kv_heads=8, head_dim=512, ffn=8192, vocab=32000,
     n_experts=4, top_k=2, moe_ffn=8192,
 )  # fmt: skip
@@ -35,7 +35,7 @@ def plans_one_by_one(model: Model, cluster: Cluster, batch: int, seq: int, micro
         if tp * pp * cp * dp != n or seq % cp:
             continue
         for ep, v, b, sharding, recompute in itertools.product(
-            range(1, 5), range(1, model.layers + 3), micro, TRIED, ("none", "selective", "full")
+            range(1, 5), range(1, model.n_layers + 3), micro, TRIED, ("none", "selective", "full")
         ):
             group = 1
             if sharding == "hsdp":  # the data-parallel ranks that share a domain with each other
@@ -50,8 +50,8 @@ def plans_one_by_one(model: Model, cluster: Cluster, batch: int, seq: int, micro
                 plan.check(model, n, batch)
             except InputError:
                 continue
-            chunk = plan.largest_chunk_layers(model.layers)
-            equal = pp * v * chunk - model.layers in (0, 1, 2)  # but for the ends, which hold embedding and head
+            chunk = plan.largest_chunk_layers(model.n_layers)
+            equal = pp * v * chunk - model.n_layers in (0, 1, 2)  # but for the ends, which hold embedding and head
             if v == 1 or (plan.micro_batches(batch) % pp == 0 and equal):
                 found.append(plan)
     return found
@@ -272,7 +272,7 @@ def test_seventy_billion_on_64_nodes_is_split_as_its_users_split_it() -> None:
 @pytest.mark.independent
 def test_interleaving_is_offered_as_megatron_runs_it() -> None:
     """126 layers on 16 stages: in eight chunks of a layer, four of two or two of four, two layers short at the ends."""
-    deep = Model("deep", layers=126, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
+    deep = decoder("deep", layers=126, hidden=64, heads=4, kv_heads=4, head_dim=16, ffn=256, vocab=1000)
     found = explore.possible_degrees(deep, devices=16, global_batch=32, seq=128, micro_batch=[1], only={"pp": (16,)})
     assert sorted(found["virtual_stages"]) == [1, 2, 4, 8]
     few = explore.possible_degrees(deep, devices=16, global_batch=24, seq=128, micro_batch=[1], only={"pp": (16,)})

@@ -21,6 +21,14 @@ pytest.importorskip("make_reference", reason="the scripts are not beside the tes
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {p.stem: p.read_text("utf-8") for p in sorted((ROOT / "book" / "reference").glob("*.qmd"))}
 FEWEST = 60  # characters that say anything of a name
+RENEW = "run scripts/make_reference.py, or scripts/make_book_parts.py, which writes the index of equations too"
+
+
+class Known(dict[Any, str]):
+    """What the pages say; of what they do not, how to put it there."""
+
+    def __missing__(self, key: Any) -> str:
+        raise AssertionError(f"{key} is not on the pages of the reference: {RENEW}")
 
 
 def public() -> Iterator[tuple[str, str]]:
@@ -38,7 +46,7 @@ def public() -> Iterator[tuple[str, str]]:
 
 def sections() -> dict[tuple[str, str], str]:
     """What stands below each heading, by page and anchor."""
-    found = {}
+    found = Known()
     for page, text in PAGES.items():
         heads = [*re.finditer(r"^#+ .*\{#([\w.-]+)[^}]*\}$", text, re.M)]
         for head, after in zip(heads, [*(h.start() for h in heads[1:]), len(text)], strict=True):
@@ -50,7 +58,7 @@ def sections() -> dict[tuple[str, str], str]:
 def test_every_public_name_is_documented_on_a_page() -> None:
     wanted, known = set(public()), sections()
     assert len(wanted) > 900
-    assert not wanted - set(known)
+    assert not wanted - set(known), RENEW
     bare = [anchor for page, anchor in wanted if len(prose(known[page, anchor])) < 12]
     assert not bare, "names with a signature and no word on what they are"
 
@@ -66,7 +74,8 @@ def test_every_equation_links_to_its_derivation_and_the_index_back() -> None:
         if not m.name.endswith("__main__"):
             importlib.import_module(m.name)
     for label, equation in REGISTRY.items():
-        row = next(line for line in index.splitlines() if line.startswith(f"| @{label} |"))
+        row = next((line for line in index.splitlines() if line.startswith(f"| @{label} |")), "")
+        assert row, f"{label} is not in the index of equations: {RENEW}"
         link = re.search(r"\]\(reference/([\w-]+)\.qmd#([\w.]+)\)", row)
         assert link, f"{label}: the index has no link to the page of {equation.qualified_name}"
         assert link[2].endswith(f".{equation.name}")
@@ -109,7 +118,7 @@ def test_every_command_and_option_is_on_its_page_with_its_default() -> None:
     for command, parser in parsers(cli._parser("")):
         section = known["command-line", f"sec-command-{command.replace(' ', '-')}"]
         terms = re.findall(r"^(`.*)\n:   (.*)$", section, re.M)
-        by_name = {name: told for names, told in terms for name in re.findall(r"`([^`]+)`", names)}
+        by_name = Known((name, told) for names, told in terms for name in re.findall(r"`([^`]+)`", names))
         for action in parser._actions:
             for name in [*action.option_strings] or [action.dest]:
                 if action.dest == "help" or action.help == argparse.SUPPRESS:

@@ -252,9 +252,9 @@ def test_the_work_of_the_llama_steps_by_hand() -> None:
     for workload in ("llama3-100m", "llama3-200m", "llama3-500m"):
         m = catalog.model(workload)
         width, tokens = m.heads * m.head_dim, 4096
-        weights = m.layers * (4 * m.hidden * width + 3 * m.hidden * m.ffn) + 2 * m.vocab * m.hidden
+        weights = m.n_layers * (4 * m.hidden * width + 3 * m.hidden * m.ffn) + 2 * m.vocab * m.hidden
         embedding_backward = 2 * tokens * m.vocab * m.hidden  # nothing flows back into the one-hot rows
-        by_hand = 6 * tokens * weights - embedding_backward + m.layers * 7 * 2 * tokens**2 * width
+        by_hand = 6 * tokens * weights - embedding_backward + m.n_layers * 7 * 2 * tokens**2 * width
         assert case_runs.generation(workload, "a100").matrix_flops == pytest.approx(by_hand, rel=2e-3)
 
 

@@ -13,7 +13,6 @@ from mlsysim.evidence.written import toml
 
 
 def test_every_tool_answers_or_says_why_not() -> None:
-    assert len(tools.questions()) == 10
     assert {q.kind for q in tools.questions().values()} == {"memory", "speed", "cost"}
     for q in tools.questions().values():
         assert not q.answers.keys() & q.missing.keys()

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import PROGRAMS
 
-from mlsysim import catalog, cli, hlo
+from mlsysim import catalog, cli, equations, hlo, roofline
 from mlsysim.errors import InputError, MlsysimError, UnknownNameError
 from mlsysim.hlo import estimators
 from mlsysim.hlo.estimators import cache as disk
 from mlsysim.hlo.estimators import systolic
 from mlsysim.hlo.estimators.base import Arguments
-from mlsysim.hlo.fusing import slicing
 from mlsysim.hlo.fusing.fusion import Kernel, LoopKernels
+from mlsysim.hlo.fusing.items import Work
 from mlsysim.hlo.fusing.slicing import Region
 from mlsysim.hlo.reader.program import Block, Op, Program, TensorType
 from mlsysim.hlo.work.products import Gemm, of_convolution, of_dot, of_library_call
@@ -73,11 +73,11 @@ def test_the_default_is_the_roofline_and_its_parts_add_up(name: str, split: str)
     plain = hlo.estimate(PROGRAMS[name], device, split=split)
     asked = hlo.estimate(PROGRAMS[name], device, split=split, estimator=estimators.RooflineEstimator(device))
     assert plain.to_dict() == asked.to_dict()
-    clock = estimators.RooflineEstimator(device).clock
+    clock = estimators.RooflineEstimator(device)
 
     def by_kernel(pieces: Any, times: int = 1) -> float:
         return math.fsum(
-            clock.seconds(p) * times if isinstance(p, Kernel) else by_kernel(p.body, times * p.count)
+            clock.seconds(p.work) * times if isinstance(p, Kernel) else by_kernel(p.body, times * p.count)
             for p in pieces
             if isinstance(p, (Kernel, LoopKernels))
         )
@@ -90,15 +90,33 @@ def test_the_default_is_the_roofline_and_its_parts_add_up(name: str, split: str)
     assert plain.compute_s == pytest.approx(everything(plain.parts), rel=1e-13)
 
 
+@pytest.mark.independent
+def test_the_time_of_a_region_is_that_of_the_library_s_kernels() -> None:
+    """The same two equations, and by hand: 2,048 cubed at half the peak, and a work that only the vector units bound."""
+    device = catalog.device("H100")
+    with equations.recording() as called:
+        found = hlo.estimate(product(2048, 2048, 2048), device, efficiency=0.5)
+    assert {"eq-compute-time", "eq-memory-time"} <= called
+    work, moved = 2 * 2048**3, 3 * 2 * 2048**2
+    alone = roofline.kernel_time(device, work, moved, efficiency=0.5)
+    assert found.compute_s == pytest.approx(alone.time) == pytest.approx(work / 989.5e12 / 0.5)
+    clock = estimators.RooflineEstimator(device)
+    assert clock.seconds(Work(1.0, 1e12, 0.0, 1e12, {})) == 1e12 / device.vector_flops["fp32"]
+    assert clock.seconds(Work(1e9, 1e12, 0.0, 1e9, {"bf16": 5e11, "f32": 5e11})) == pytest.approx(
+        5e11 / device.peak_flops["bf16"] + 5e11 / device.peak_flops["tf32"]
+    )
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_each_distinct_region_is_priced_once(name: str) -> None:
     counting = Constant()
     result = hlo.estimate(PROGRAMS[name], "H100", estimator=counting)
-    compute = [r for r in slicing_flat(result.parts) if r.kind == "compute"]
+    every = slicing_flat(result.parts)
+    compute = [r for r in every if r.kind == "compute"]
     assert (
         counting.asked == len({r.signature() for r in compute}) == result.pricing.distinct == result.pricing.evaluated
     )
-    assert result.unique_regions == slicing.unique(result.parts)
+    assert result.unique_regions == len({r.signature() for r in every})
     assert result.pricing.regions == pytest.approx(result.compute_s)  # a second each
     assert (result.pricing.low_s, result.pricing.high_s) == (result.compute_s / 2, result.compute_s * 2)
     assert result.pricing.saved == pytest.approx(1 - counting.asked / result.pricing.regions)
@@ -700,5 +718,5 @@ def test_a_cache_without_a_folder_and_a_program_asked_twice() -> None:
     assert (
         hlo.estimate(replace(program), "H100").to_dict() == first.to_dict() == hlo.estimate(program, "H100").to_dict()
     )
-    apart = hlo.estimate(program, "H100", fusion=False)
+    apart = hlo.estimate(program, "H100", fusion="off")
     assert apart.kernels > first.kernels

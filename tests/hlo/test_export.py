@@ -12,7 +12,7 @@ from typing import Any
 
 import made
 import pytest
-from support import NIGHTLY, ROOT, missing
+from support import NIGHTLY, ROOT, missing, resized
 
 from mlsysim import catalog, flops, hlo, transformer
 from mlsysim.errors import InputError, UnknownNameError
@@ -111,9 +111,7 @@ def test_named_terms_are_all_that_options_add(lowered: Lowered) -> None:
 @pytest.mark.slow
 @pytest.mark.independent
 def test_grouped_queries_and_tied_embeddings_are_in_the_formula_too(lowered: Lowered) -> None:
-    from dataclasses import replace
-
-    shape = replace(catalog.model("Llama-3.2-1B"), layers=2)
+    shape = resized(catalog.model("Llama-3.2-1B"), layers=2)
     assert shape.tied_embeddings and shape.kv_heads < shape.heads
     want = 512 * flops.training_flops_per_token(shape, 512, causal=False).model_flops
     whole = products(lowered("Llama-3.2-1B", "dp", 1, seq=512, layers=2))

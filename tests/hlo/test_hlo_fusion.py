@@ -112,7 +112,7 @@ def test_a_cut_product_writes_parts_and_its_reader_adds_them() -> None:
     assert isinstance(dot, fusion.Kernel) and isinstance(sums, fusion.Kernel)
     assert dot.bytes == inputs + 2 * pieces * output
     assert sums.bytes == 2 * pieces * output + 2 * output
-    assert dot.flops == node.cost.flops and sums.flops == 8192
+    assert dot.work.flops == node.cost.flops and sums.work.flops == 8192
     assert len(fusion.kernels(Graph([node, add], (4,), list(size)), True, Machine(None, 1e12, lambda dtype: 1e15))) == 2
 
 

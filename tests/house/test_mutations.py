@@ -46,7 +46,10 @@ def verdicts(request: pytest.FixtureRequest) -> Verdicts:
 def test_a_mistake_names_one_place_that_exists(name: str) -> None:
     mutation = MUTATIONS[name]
     text = (ROOT / mutation["file"]).read_text(encoding="utf-8")
-    assert text.count(mutation["old"]) == 1, f"{name}: 'old' must stand exactly once in {mutation['file']}"
+    assert text.count(mutation["old"]) == 1, (
+        f"'old' must stand exactly once in {mutation['file']} and stands {text.count(mutation['old'])} times. If you changed that "
+        f"line on purpose, copy it into tests/mutations.toml as 'old' of [{name!r}], and give 'new' the same mistake as before"
+    )
     assert mutation["old"] != mutation["new"]
     for target in targets(mutation):
         file, _, test = target.partition("::")

@@ -40,7 +40,9 @@ def labels_of(slug: str) -> set[str]:
 
 def test_each_equation_is_derived_once_in_one_chapter() -> None:
     seen = [label for labels in LABELS.values() for label in labels]
-    assert sorted(seen) == sorted(REGISTRY)
+    assert len(seen) == len(set(seen))
+    assert set(REGISTRY) - set(seen) == set(), "derive each in the chapter of its subject: $$ ... $$ {#eq-label}"
+    assert set(seen) - set(REGISTRY) == set(), "give each its function: @equation(label, ...)"
 
 
 def test_each_source_is_in_the_bibliography(root: Path) -> None:
@@ -63,7 +65,9 @@ def test_no_equation_rests_on_a_document_under_examination(root: Path) -> None:
 @pytest.mark.parametrize("slug", SLUGS)
 def test_the_notebook_calls_every_equation_of_its_chapter(slug: str, root: Path, shared: Path) -> None:
     called = executed(root / "notebooks" / f"{slug}.ipynb", shared).called
-    assert labels_of(slug) - set().union(*called.values()) == set()
+    assert labels_of(slug) - set().union(*called.values()) == set(), (
+        "call each in a cell; then scripts/run_notebooks.py"
+    )
 
 
 @pytest.mark.slow
@@ -73,7 +77,9 @@ def test_the_slider_views_together_touch_every_equation(slug: str, root: Path, s
     views = [labels for cell, labels in called.items() if cell.startswith("view-")]
     assert len(views) >= len(exercises.OBJECTIVES[slug]), "one slider view per objective"
     assert all(views), "every slider view calls the library"
-    assert labels_of(slug) - set().union(*views) == set()
+    assert labels_of(slug) - set().union(*views) == set(), (
+        "a slider view, a cell whose id starts with view-, calls each"
+    )
 
 
 @pytest.mark.slow
@@ -82,7 +88,9 @@ def test_the_exercises_together_touch_every_equation(slug: str) -> None:
     with recording() as called:
         for exercise in exercises.assignment(slug):
             exercises.check(exercise.id, 1.0)
-    assert labels_of(slug) - called == set()
+    assert labels_of(slug) - called == set(), (
+        f"an exercise of mlsysim/course/exercises/chapters/{slug}.toml asks for each"
+    )
 
 
 def test_a_label_in_a_comment_or_in_code_does_not_count(tmp_path: Path) -> None:

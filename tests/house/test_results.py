@@ -72,7 +72,6 @@ from mlsysim.results import (
     MOST_LINES,
     Explanation,
     Input,
-    Listed,
     Report,
     Result,
     Shown,
@@ -119,10 +118,10 @@ def simulations() -> Iterator[Any]:
     yield serving.simulate(steps(), load(40.0), serving.Config(kv_blocks=3000))
     yield serving.simulate(steps(), load(), serving.Config(kv_blocks=3))  # all are rejected
     yield serving.simulate(steps(), ())
-    hosted = fleet.Hosted(steps(), serving.Config(kv_blocks=2000), fleet.Speculation((0.8, 0.5)))
+    hosted = fleet.ModelReplica(steps(), serving.Config(kv_blocks=2000), fleet.Speculation((0.8, 0.5)))
     servers = fleet.Servers(hosted, autoscaler=fleet.Autoscaler(1, 3, 2.0, 1.0, 5.0, 1.0))
     cache = fleet.Cache(tiers=(fleet.Tier(None, 50e9),))
-    played = fleet.play(fleet.Fleet(servers, servers, fleet.Link(50e9), cache=cache), fleet.chats(5.0, 60))
+    played = fleet.run(fleet.Fleet(servers, servers, fleet.Link(50e9), cache=cache), fleet.chats(5.0, 60))
     yield played
     yield played.scaling[0]
     yield serving.saturation(steps(), load(), serving.limits(serving.Config(), steps()))
@@ -374,9 +373,9 @@ ROOMS = (
 )
 # What goes in rather than comes out: its repr is how it is written, with at most 2,000 characters.
 INPUTS = {
-    "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
+    "Attention", "Convolution", "Gather", "Indexer", "Layer", "Message", "Norm", "Scan", "Vector", "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
     "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Moments", "Rungs", "Scaling", "Slider", "Subject", "Swings", "PublishedRecipe", "StoredParts",
-    "Autoscaler", "Cache", "Conversation", "Fleet", "Hosted", "Link", "Parts", "Router", "Servers", "Speculation", "Tier", "Turn",
+    "Autoscaler", "Cache", "Conversation", "Fleet", "ModelReplica", "Link", "Parts", "Router", "Servers", "Speculation", "Tier", "Turn",
     "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames", "Server", "MixedCost", "MixedSteps",
 }  # fmt: skip
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.
@@ -728,7 +727,7 @@ def test_a_new_result_cannot_forget_its_summary() -> None:
     assert "Mine" not in Mine(2.0)._repr_html_()
 
     @dataclass(frozen=True)
-    class Plain(Listed):
+    class Plain(Result):
         name: str
         values: tuple[float, ...]
         nothing: str = ""

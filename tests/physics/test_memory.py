@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlsysim import catalog, evidence, memory, transformer
-from mlsysim.catalog import Device, Model, Sourced
+from mlsysim.catalog import Device, Sourced, decoder
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence import measurements
 
@@ -22,8 +22,8 @@ BYTES = st.floats(0, 8)
 PARAMETERS = st.floats(1e3, 1e12)
 
 # A model of round numbers: 4 layers of 12 h^2 parameters (MHA, ungated MLP of 4 h), no norm weights worth counting.
-TOY = Model("toy", 4, 64, 8, 8, 8, 256, 1000, gated_mlp=False)
-SMALL = Model("small llama", 8, 128, 8, 2, 16, 352, 2000)
+TOY = decoder("toy", 4, 64, 8, 8, 8, 256, 1000, gated_mlp=False)
+SMALL = decoder("small llama", 8, 128, 8, 2, 16, 352, 2000)
 
 
 def toy_device(capacity: float = 1e9) -> Device:
@@ -276,9 +276,9 @@ def test_identities_of_the_cache(
 
 @pytest.mark.independent
 def test_the_cache_of_a_model_follows_its_attention() -> None:
-    windowed = Model("w", 10, 64, 8, 4, 8, 256, 100, attn_window=16, n_windowed_layers=6)
+    windowed = decoder("w", 10, 64, 8, 4, 8, 256, 100, attn_window=16, n_windowed_layers=6)
     assert memory.kv_cache_of(windowed, 2, 100) == 2 * 2 * (4 * 100 + 6 * 16) * 2 * 4 * 8
-    latent = Model("m", 3, 64, 8, 8, 8, 256, 100, kv_lora_rank=32, qk_rope_head_dim=4)
+    latent = decoder("m", 3, 64, 8, 8, 8, 256, 100, kv_lora_rank=32, qk_rope_head_dim=4)
     assert memory.kv_cache_of(latent, 2, 100) == 3 * 2 * 100 * 36 * 2
     assert memory.kv_cache_of(SMALL, 2, 100, element_bytes=1) == 2 * 8 * 2 * 100 * 2 * 16
     assert memory.kv_cache_of("Llama-2-70B", 1, 1) == 2 * 80 * 8 * 128 * 2
@@ -372,7 +372,7 @@ def test_scores_masks_and_gates() -> None:
 
 @pytest.mark.independent
 def test_experts_are_divided_once_more() -> None:
-    moe = Model("moe", 4, 64, 8, 8, 8, 0, 1000, n_experts=16, top_k=2, moe_ffn=96)
+    moe = decoder("moe", 4, 64, 8, 8, 8, 0, 1000, n_experts=16, top_k=2, moe_ffn=96)
     n = transformer.parameter_count(moe)
     for sharding in ("none", "zero1", "zero2", "zero3"):
         one = memory.training_memory(moe, toy_device(), seq=32, dp=8, sharding=sharding)

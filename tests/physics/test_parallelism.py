@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlsysim import catalog, collectives, evidence, parallelism, pipelines
-from mlsysim.catalog import Model
+from mlsysim.catalog import decoder
 from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.parallelism import Plan, placement
 
-TOY = Model("toy", layers=24, hidden=1024, heads=16, kv_heads=4, head_dim=64, ffn=4096, vocab=1000)
-MOE = Model(
+TOY = decoder("toy", layers=24, hidden=1024, heads=16, kv_heads=4, head_dim=64, ffn=4096, vocab=1000)
+MOE = decoder(
     "moe",
     layers=24,
     hidden=1024,
@@ -508,10 +508,10 @@ def test_an_impossible_expert_group_says_why() -> None:
         Plan(dp=3, ep=3).check(MOE)
     with pytest.raises(InputError, match=r"ep = 16 must divide dp x cp = 8"):
         Plan(dp=8, ep=16).check(MOE)
-    odd = Model("odd", layers=2, hidden=96, heads=24, kv_heads=8, head_dim=4, ffn=96, vocab=10)
+    odd = decoder("odd", layers=2, hidden=96, heads=24, kv_heads=8, head_dim=4, ffn=96, vocab=10)
     with pytest.raises(InputError, match=r"tp = 12 must divide the 8 key-value heads"):
         Plan(tp=12).check(odd)
-    narrow = Model("narrow", layers=2, hidden=96, heads=24, kv_heads=24, head_dim=4, ffn=100, vocab=10)
+    narrow = decoder("narrow", layers=2, hidden=96, heads=24, kv_heads=24, head_dim=4, ffn=100, vocab=10)
     with pytest.raises(InputError, match=r"tp = 8 must divide the MLP width 100"):
         Plan(tp=8).check(narrow)
 
@@ -682,7 +682,7 @@ def test_a_plan_without_a_step_time_says_so() -> None:
         evidence.published_plan("mtnlg-28")
 
 
-WIDE_3B = Model("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
+WIDE_3B = decoder("3B", layers=28, hidden=3072, heads=32, kv_heads=32, head_dim=96, ffn=8192, vocab=128256)
 
 
 @pytest.mark.independent
@@ -879,6 +879,7 @@ def test_a_limit_of_nodes_drawn_by_chance() -> None:
         ({"recompute": "selective", "recompute_modules": ("mla",)}, "must be a tuple of core_attn"),
         ({"recompute": "full", "recompute_modules": ("layernorm",)}, "belong to recompute 'selective'"),
         ({"node_limit": 4}, "limits experts, and toy has none"),
+        ({"overlap_experts": True}, "hides messages to experts, and toy has none"),
         ({"dispatch": "fp8"}, "is of tokens to experts"),
         ({"optimizer": "sgd"}, "is not one of adamw"),
         ({"offload": "gradients"}, "is not one of none, optimizer"),

@@ -1,19 +1,34 @@
 """Hybrids, sparse attention and states: their work, cache and blocks against limits, hand values and logs of servers."""
 
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mlsysim import catalog, evidence, flops, inference, memory, serving_steps
-from mlsysim.catalog.shapes import Model
-from mlsysim.errors import InputError
+from mlsysim.catalog.operations import Indexer, Layer, Operation, Scan
+from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.inference import BOUND, Work, deploy, pass_cost, work_of
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, state_block, state_page
 from mlsysim.serving_steps import Batch, step_model
 from mlsysim.serving_steps.products import layer_products
-from mlsysim.transformer import matrix_count, parameter_count, recurrence_matrices, recurrence_parameters
+from mlsysim.transformer import matrix_count, parameter_count
 
 NEXT, PLAIN = catalog.model("Qwen3-Next-80B-A3B"), catalog.model("Llama-3.1-8B")
+SCAN = {"kind": "gated-delta", "heads": 32, "head_dim": 8, "key_heads": 16, "state": 8, "conv": 4}
+ATTENTION = {"heads": 4, "kv_heads": 2, "head_dim": 16}
+
+
+def with_scan(**sizes: Any) -> catalog.Model:
+    """Qwen3-Next with other sizes of its recurrence."""
+
+    def other(o: Operation) -> Operation:
+        return replace(o, **sizes) if isinstance(o, Scan) else o
+
+    return replace(NEXT, layers=tuple(Layer(x.count, tuple(map(other, x.operations))) for x in NEXT.layers))
+
+
 SPARSE, DENSE = catalog.model("DeepSeek-V3.2"), catalog.model("DeepSeek-V3")
 
 
@@ -37,7 +52,7 @@ def test_states_by_hand() -> None:
     # 36 layers: 32 states of 128 by 128 and three inputs of 16 x 128 keys, as many queries, 32 x 128 values, all 16-bit
     by_hand = 36 * 2 * (32 * 128 * 128 + 3 * (2 * 16 * 128 + 32 * 128))
     assert memory.state_of(NEXT) == by_hand and memory.state_of(NEXT, batch=7) == 7 * by_hand
-    assert memory.state_of(replace(NEXT, state_bits=32)) - by_hand == 36 * 2 * 32 * 128 * 128
+    assert memory.state_of(with_scan(state_bits=32)) - by_hand == 36 * 2 * 32 * 128 * 128
     assert memory.state_of(PLAIN) == 0.0
     assert memory.kv_cache_of(NEXT, 1, 1) == 12 * 2 * 2 * 256 * 2  # twelve layers with attention only
     assert memory.kv_cache_of(SPARSE, 1, 1) - memory.kv_cache_of(DENSE, 1, 1) == 61 * 128 * 2  # one key of an indexer
@@ -57,13 +72,16 @@ def test_a_state_costs_the_same_however_long_the_text() -> None:
 
 @pytest.mark.independent
 def test_an_indexer_pays_beyond_the_keys_that_it_picks() -> None:
-    def core(m: Model, seq: int) -> float:
+    def core(m: catalog.Model, seq: int) -> float:
         return float(flops.training_flops_per_token(m, seq, True).forward_core)
 
     index = 61 * 64 * 128 * 2  # per key, all of them
     assert core(SPARSE, 2048) == pytest.approx(core(DENSE, 2048) + index * 2049 / 2)
     assert core(SPARSE, 131_072) < core(DENSE, 131_072) / 3
-    shared = replace(SPARSE, n_indexers=21)  # layers that take the keys of another's indexer
+    dense, mixed = SPARSE.layers
+    bare = tuple(o for o in mixed.operations if getattr(o, "part", "") != "indexer" and not isinstance(o, Indexer))
+    # 40 layers that take the keys of another's indexer
+    shared = replace(SPARSE, layers=(dense, replace(mixed, count=18), Layer(40, bare)))
     assert core(SPARSE, 4096) - core(shared, 4096) == pytest.approx(40 / 61 * index * 4097 / 2)
     far = work_of(SPARSE).far
     assert far[0] == pytest.approx(64 * 128 / (128 * (192 + 128)))
@@ -77,7 +95,7 @@ def test_an_indexer_pays_beyond_the_keys_that_it_picks() -> None:
 def test_a_long_prompt_of_sparse_attention_works_on_latents(name: str, expanded: int, heads: int) -> None:
     """deepseek-ai/FlashMLA, README, table of kernels: sparse prefill is MQA, keys of 576 and values of 512; a mask below."""
     m, tokens = catalog.model(name), 131_072
-    layers, index = m.layers, m.index_heads * m.index_head_dim
+    layers, index = m.n_layers, m.indexers[0][1].heads * m.indexers[0][1].size
     every = tokens * (tokens + 1) / 2
     picked = 2048 * tokens - 2048 * 2047 / 2
     by_hand = 2 * layers * (index * every + heads * (576 + 512) * picked)
@@ -100,7 +118,7 @@ def test_a_long_prompt_of_sparse_attention_works_on_latents(name: str, expanded:
 def test_steps_of_sparse_attention_overtake_those_of_full_attention() -> None:
     sparse, dense = (step_model(deploy(m, "B200", tp=8, weights="fp8")) for m in (SPARSE, DENSE))
 
-    def decode(model: serving_steps.StepModel, m: Model, context: int) -> float:
+    def decode(model: serving_steps.StepModel, m: catalog.Model, context: int) -> float:
         return float(model.time(Batch.of(m, decodes=[context] * 64)))
 
     assert decode(sparse, SPARSE, 1000) > decode(dense, DENSE, 1000)
@@ -125,13 +143,13 @@ def test_the_short_cut_of_a_step_is_the_sum_of_its_terms(name: str) -> None:
 @pytest.mark.parametrize("name", catalog.models())
 def test_the_products_of_a_pass_are_the_matrices_of_the_model(name: str) -> None:
     m, count = catalog.model(name), matrix_count(name)
-    head = m.vocab * (m.embedding_width or m.hidden)
+    head = m.vocab * m.head.k
     inside = sum(p.k * p.n * p.layers for p in layer_products(m)) - head
-    convolutions = m.n_recurrent_layers * m.recurrent_conv * m.conv_channels
+    convolutions = sum(n * conv.width * conv.channels for n, _, conv in m.recurrences)
     matrices = (
         count.attention + count.recurrence + count.indexer + count.dense_mlp + count.shared_experts + count.router
     )
-    beside = m.n_moe_layers * m.shared_gate * m.hidden
+    beside = sum(n * o.k for n, o in m.products("shared_experts", "gate"))
     assert inside == pytest.approx(matrices - convolutions - beside, rel=1e-9)
 
 
@@ -167,31 +185,68 @@ def test_a_server_of_a_hybrid_holds_blocks_for_its_states() -> None:
 
 @pytest.mark.independent
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("table", "says"),
     [
-        ({"n_recurrent_layers": 0}, "recurrence = 'gated-delta' needs n_recurrent_layers"),
-        ({"recurrent_state": 0}, "recurrent_state = 0 must be at least 1"),
-        ({"recurrent_key_heads": 5}, "must divide recurrent_heads = 32"),
-        ({"recurrence": "of tomorrow"}, "recurrence = 'of tomorrow' must be '' or one of gated-delta"),
-        ({"n_attention_free_layers": 49}, "must not exceed layers = 48"),
-        ({"n_attention_free_layers": 48}, "heads = 16 must be 0 in a model without attention"),
-        ({"attention_gate": "half"}, "attention_gate = 'half' must be '', 'full' or 'head'"),
-        ({"index_top_k": 2048}, "index_top_k = 2048 needs n_indexed_layers"),
-        ({"n_windowed_layers": 2, "attn_window": 64, "n_indexed_layers": 2}, "n_indexed_layers = 2 must be 0 beside"),
-        ({"window_heads": 4}, "window_heads = 4 needs n_windowed_layers"),
-        ({"state_bits": 8}, "state_bits = 8 must be 0, 16 or 32"),
+        ({"recurrence": {"kind": "gated-delta"}}, "recurrence: no heads; add it"),
+        ({"recurrence": SCAN | {"state": 0}}, "recurrence: state = 0 must lie in"),
+        ({"recurrence": SCAN | {"key_heads": 5}}, "recurrence: key_heads = 5 must divide heads = 32"),
+        ({"recurrence": SCAN | {"kind": "of tomorrow"}}, "kind = 'of tomorrow' must be one of 'gated-delta'"),
+        ({"recurrence": SCAN | {"state_bits": 8}}, "state_bits = '8' must be one of '0', '16', '32'"),
+        ({"recurrence": SCAN, "layers": [{"count": 0, "recurrence": {}}]}, "count = 0 must be at least 1"),
+        ({"recurrence": SCAN, "layers": [{"scan": {}}]}, "layers: unknown block 'scan'"),
+        ({"recurrence": SCAN, "layers": "two"}, "layers = 'two' must be a number, or a list"),
+        ({"attention": ATTENTION | {"gate": "half"}}, "attention: gate = 'half' must be one of '', 'full', 'head'"),
+        ({"attention": ATTENTION | {"window": "near"}}, "attention.window = 'near' must be of type int"),
+        ({"attention": ATTENTION | {"indexer": {"heads": 4}}}, "indexer: no size; add it"),
+        ({"attention": 4}, "attention = '4' must be a table of sizes"),
+        ({"modules": {"head": {}}}, "unknown block 'head'"),
+        ({"norm": "batch"}, "norm = 'batch' must be one of rmsnorm, layernorm"),
     ],
 )
-def test_a_shape_that_cannot_be_names_its_field(change: dict[str, object], says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        replace(NEXT, **change)  # type: ignore[arg-type]
+def test_a_table_of_blocks_that_cannot_be_names_its_field(table: dict[str, Any], says: str) -> None:
+    with pytest.raises((InputError, UnknownNameError), match=re.escape(says)):
+        catalog.add({"models": {"X": {"hidden": 64, "vocab": 100, "layers": 2} | table}})
 
 
 @pytest.mark.independent
 def test_no_recurrence_has_no_parameters() -> None:
-    assert recurrence_matrices(PLAIN) == recurrence_parameters(PLAIN) == 0
     assert parameter_count(PLAIN).recurrence == parameter_count(PLAIN).indexer == 0
-    assert recurrence_parameters(NEXT) - recurrence_matrices(NEXT) == 2 * 32 + 128  # decay and rate of a head, a norm
+    assert parameter_count(NEXT).recurrence - matrix_count(NEXT).recurrence == 36 * (
+        2 * 32 + 128
+    )  # decay and rate of a head, a norm
+
+
+UNLIKE = (
+    "DeepSeek-V3.2",
+    "gpt-oss-120B",
+    "Gemma-3-27b",
+    "Nemotron-3-Nano-30B-A3B",
+    "Qwen3-Next-80B-A3B",
+    "Llama-4-Maverick",
+)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("name", UNLIKE)
+@pytest.mark.parametrize("word", ["bound", "calibrated"])
+def test_unlike_layers_take_what_each_kind_takes_alone(name: str, word: str) -> None:
+    """A pass is linear in the layers of each kind: nothing is priced as an average of unlike ones."""
+    m = catalog.model(name)
+    assert len(m.layers) > 1
+
+    def with_layers(factor: int, kinds: tuple[Layer, ...]) -> catalog.Model:
+        return replace(m, layers=tuple(replace(x, count=factor * x.count) for x in kinds))
+
+    def prompt(of: catalog.Model) -> float:
+        return float(inference.prefill(deploy(of, "B200", tp=8, efficiencies=word), input_len=4096).time)
+
+    def step(of: catalog.Model) -> float:
+        return float(inference.decode_step(deploy(of, "B200", tp=8, efficiencies=word), context=4096, batch=32).time)
+
+    for time in (prompt, step):
+        ends = 2 * time(m) - time(with_layers(2, m.layers))
+        alone = sum(time(with_layers(2, (kind,))) - time(with_layers(1, (kind,))) for kind in m.layers)
+        assert ends + alone == pytest.approx(time(m), rel=1e-12)
 
 
 # What the cost of a context is made of

@@ -15,7 +15,7 @@ from mlsysim.efficiencies import shipped
 from mlsysim.errors import InputError
 from mlsysim.inference.work import mixed_cost
 from mlsysim.serving import Pool, Request, closed_loop
-from mlsysim.serving.closed import held_back, met_ahead, met_in_steps, pass_of
+from mlsysim.serving.closed import batching_delay, lookahead_delay, pass_of, shared_step_delay
 from mlsysim.serving_steps import step_model
 
 
@@ -130,18 +130,18 @@ def test_served_changes_only_what_it_says() -> None:
     fused = serving.served(pool.efficiencies, serving.Served(grouped=3.0, fused=1.0))
     assert 2.0 * fused.grouped_start == pool.efficiencies.kernel_start  # one kernel in place of two grouped products
     assert (found.memory, found.gemm) == (pool.efficiencies.memory, pool.efficiencies.gemm)
-    assert serving.served_by(d.work, 0.0, {}) == serving.Served()
-    assert serving.begun_by(d.work, "SGLang", {}) == (0.0, 1.0)
+    assert serving.server_constants(d.work, 0.0, {}) == serving.Served()
+    assert serving.ttft_constants(d.work, "SGLang", {}) == (0.0, 1.0)
     fitted = {"pace": {"experts": 2.0}, "latency": {"kernel": 1e-5, "processes": 0.0}}
     mixture = inference.work_of("gpt-oss-120B")
     # a layer of Llama: four products, two norms, rotation, cache, activation, attention
-    assert serving.begun_by(d.work, "SGLang", fitted) == (pytest.approx(10.0 * 80.0 * 1e-5), 1.0)
-    grouped, fused = (serving.begun_by(mixture, "SGLang", fitted, f) for f in (0.0, 1.0))
+    assert serving.ttft_constants(d.work, "SGLang", fitted) == (pytest.approx(10.0 * 80.0 * 1e-5), 1.0)
+    grouped, fused = (serving.ttft_constants(mixture, "SGLang", fitted, f) for f in (0.0, 1.0))
     assert grouped[1] == 2.0
     assert grouped[0] - fused[0] == pytest.approx(36.0 * 1e-5)  # one kernel of a layer in place of two
-    assert serving.begun_by(d.work, "vLLM", fitted) == (0.0, 1.0)  # its prompts are captured
+    assert serving.ttft_constants(d.work, "vLLM", fitted) == (0.0, 1.0)  # its prompts are captured
     relayed = {"pace": {"experts": 2.0}, "latency": {"kernel": 0.0, "processes": 0.1}}
-    assert [serving.begun_by(d.work, s, relayed)[0] for s in ("SGLang", "TensorRT-LLM", "vLLM", "")] == [
+    assert [serving.ttft_constants(d.work, s, relayed)[0] for s in ("SGLang", "TensorRT-LLM", "vLLM", "")] == [
         0.1,
         0.0,
         0.0,
@@ -262,7 +262,7 @@ def test_prompts_between_answers_played_step_by_step(
     played, load = first_tokens(users, step, prompt, steps, fit, alone)
     answer = steps * step / (1.0 - load)
     decoding = users * answer / (answer + played + 0.1)  # Little's law
-    found = met_in_steps(
+    found = shared_step_delay(
         float(alone), 0.064, step=step, prompt_time=prompt, decoding=decoding, steps=float(steps), others=users - 1.0,
         load=load, fit=float(fit),
     )  # fmt: skip
@@ -275,7 +275,7 @@ def test_more_prompts_than_fit_a_step_queue_for_places() -> None:
     """Users for whom a step has one place for a prompt, where an answer has fewer steps than there are users."""
     users, prompt, step, steps = 128, 0.3, 0.02, 100
     played, load = first_tokens(users, step, prompt, steps, 1, alone=False)
-    found = met_in_steps(
+    found = shared_step_delay(
         0.0, 0.064, step=step, prompt_time=prompt, decoding=float(steps), steps=float(steps), others=users - 1.0,
         load=load, fit=1.0,
     )  # fmt: skip
@@ -315,12 +315,12 @@ def test_prompts_that_are_held_back_played_one_by_one() -> None:
         start = t if t > start + held else start
         gathered.append(start + held - t)
     asked = {"step": held / 20.0, "rate": rate, "decoding": 8.0, "input_len": 900.0, "joint": 9.0}
-    assert held_back(20.0, 0.0, 0.0, **asked)[0] == pytest.approx(statistics.mean(by_clock), rel=0.02)
-    assert held_back(0.0, 20.0, 1e9, **asked)[0] == pytest.approx(statistics.mean(gathered), rel=0.02)
+    assert batching_delay(20.0, 0.0, 0.0, **asked)[0] == pytest.approx(statistics.mean(by_clock), rel=0.02)
+    assert batching_delay(0.0, 20.0, 1e9, **asked)[0] == pytest.approx(statistics.mean(gathered), rel=0.02)
     # two prompts fill the pass: the first waits for the second, which comes after an eighth of a second and waits for nobody
-    wait, company = held_back(0.0, 2000.0, 1808.0, **asked)
+    wait, company = batching_delay(0.0, 2000.0, 1808.0, **asked)
     assert (wait, company) == (pytest.approx(0.125 * 1.5 / 2.0), pytest.approx(1.0))
-    assert held_back(0.0, 0.0, 0.0, **asked) == (0.0, 0.0)
+    assert batching_delay(0.0, 0.0, 0.0, **asked) == (0.0, 0.0)
 
 
 @pytest.mark.independent
@@ -355,9 +355,11 @@ def test_steps_that_are_launched_ahead_played_one_by_one() -> None:
 
     asked = {"step": step, "prompt_time": prompt}
     for ahead in (0, 1):
-        assert met_ahead(ahead, 0.1, load=0.0, **asked) == pytest.approx(beyond(0.0, ahead), abs=1e-4)
-        assert met_ahead(ahead, 0.0, load=0.0, **asked) == pytest.approx(beyond(1.0, ahead), abs=4e-4)
-        assert met_ahead(ahead, 0.1, load=3.0, **asked) == pytest.approx(beyond(1.0, ahead) - prompt / 2.0, abs=4e-4)
+        assert lookahead_delay(ahead, 0.1, load=0.0, **asked) == pytest.approx(beyond(0.0, ahead), abs=1e-4)
+        assert lookahead_delay(ahead, 0.0, load=0.0, **asked) == pytest.approx(beyond(1.0, ahead), abs=4e-4)
+        assert lookahead_delay(ahead, 0.1, load=3.0, **asked) == pytest.approx(
+            beyond(1.0, ahead) - prompt / 2.0, abs=4e-4
+        )
     d, pool = pool_of(tp=8, precision="fp8")
     loop = {"concurrency": 32.0, "input_len": 2000.0, "output_len": 4000.0}
     free, late, alike = (closed_loop(d.work, pool, ahead=a, spread=b, **loop) for a, b in ((0, 0.1), (1, 0.1), (1, 0)))

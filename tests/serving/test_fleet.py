@@ -18,14 +18,15 @@ from mlsysim import cli, inference, serving
 from mlsysim.doors import Parts
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.serving import Config, Request, Simulation
+from mlsysim.serving.blocks import Blocks, Job, TreeBlocks
 from mlsysim.serving.fleet import (
     Autoscaler,
     Cache,
     Conversation,
     Fleet,
-    Hosted,
+    FleetResult,
     Link,
-    Played,
+    ModelReplica,
     PrefixTree,
     Router,
     Servers,
@@ -35,15 +36,16 @@ from mlsysim.serving.fleet import (
     agents,
     beside_draft,
     chats,
-    play,
     rank_limits,
     read_traffic,
+    run,
     shared_memory,
     single,
     swap_seconds,
     write_traffic,
 )
-from mlsysim.serving.fleet.playing import _Play
+from mlsysim.serving.fleet.simulator import EventLoop, Turns
+from mlsysim.serving.scheduler import Rank
 from mlsysim.serving_steps import step_model
 
 independent = pytest.mark.independent
@@ -71,7 +73,7 @@ def talk(*turns: tuple[int, int, float], start: float = 0.0, **more: object) -> 
 
 
 def alone(steps: object = EVEN, config: Config = ROOMY, **more: object) -> Servers:
-    return Servers(Hosted(steps, config), **more)  # type: ignore[arg-type]
+    return Servers(ModelReplica(steps, config), **more)  # type: ignore[arg-type]
 
 
 # Everything left out
@@ -87,20 +89,20 @@ def test_with_every_part_left_out_it_is_the_plain_engine(
     requests, config = fresh(requests), replace(config, prefix_caching=False)
     plain = serving.simulate(MODELS[name], requests, config, replicas=replicas, routing=routing)
     servers = alone(MODELS[name], config, replicas=replicas)
-    same(play(Fleet(servers, router=Router(routing)), single(requests)), plain)
+    same(run(Fleet(servers, router=Router(routing)), single(requests)), plain)
     # and so it is with parts that are there and can do nothing
     scaled = replace(servers, autoscaler=Autoscaler(least=replicas, most=replicas, every=0.3))
     idle = Fleet(scaled, router=Router(routing), cache=Cache(blocks=0, tiers=(Tier(10),)))
-    same(play(idle, single(requests)), plain)
-    silent = replace(scaled, hosted=(Hosted(MODELS[name], config, Speculation(())),))
-    same(play(replace(idle, servers=silent), single(requests)), plain)
+    same(run(idle, single(requests)), plain)
+    silent = replace(scaled, hosted=(ModelReplica(MODELS[name], config, Speculation(())),))
+    same(run(replace(idle, servers=silent), single(requests)), plain)
 
 
 @independent
 def test_a_closed_loop_of_single_turns_is_the_plain_one() -> None:
     load = [Request(0.0, 40 + 7 * i % 50, 5 + i % 9) for i in range(40)]
     config = Config(kv_blocks=20, max_num_seqs=6, max_num_batched_tokens=64, prefix_caching=False)
-    found = play(Fleet(alone(MODEL, config)), single(load), concurrency=9)
+    found = run(Fleet(alone(MODEL, config)), single(load), concurrency=9)
     same(found, serving.simulate(MODEL, load, config, concurrency=9))
     assert found.preemptions  # so that more than the easy way was gone
 
@@ -111,9 +113,9 @@ def test_a_closed_loop_of_single_turns_is_the_plain_one() -> None:
 @independent
 def test_speculation_that_accepts_nothing_gives_one_token_a_step() -> None:
     load = single([Request(0.05 * i, 100, 20 + i) for i in range(30)])
-    plain = play(Fleet(alone()), load)
-    never = Fleet(Servers(Hosted(EVEN, ROOMY, Speculation.even(0.0, 4))))
-    found = play(never, load)
+    plain = run(Fleet(alone()), load)
+    never = Fleet(Servers(ModelReplica(EVEN, ROOMY, Speculation.even(0.0, 4))))
+    found = run(never, load)
     assert list(found.records.finished) == list(plain.records.finished)
     assert found.accepted_tokens == 0 and found.drafted_tokens == 4 * found.sequence_steps
     assert found.tokens_per_step == 1.0
@@ -124,7 +126,7 @@ def test_speculation_that_accepts_nothing_gives_one_token_a_step() -> None:
 def test_speculation_that_accepts_all_takes_so_much_fewer_steps(draft_len: int, output_len: int) -> None:
     """Steps of verifying and drafting by hand, at the rates of the step model."""
     share, speculation = 0.05, Speculation.even(1.0, draft_len, draft_share=0.05)
-    found = play(Fleet(Servers(Hosted(MODEL, ROOMY, speculation))), single([Request(0.0, 100, output_len)]))
+    found = run(Fleet(Servers(ModelReplica(MODEL, ROOMY, speculation))), single([Request(0.0, 100, output_len)]))
     steps = -(-(output_len - 1) // (draft_len + 1))
     assert found.sequence_steps == steps and found.decode_tokens == output_len - 1
     prompt = serving.simulate(MODEL, [Request(0.0, 100, 1)]).makespan
@@ -142,7 +144,7 @@ def test_speculation_has_the_speed_of_its_closed_form() -> None:
     alpha, draft_len, cost = 0.8, 4, 0.05
     speculation = Speculation.even(alpha, draft_len, draft_share=cost, seed=5)
     load = single([Request(0.0, 10, 4001) for _ in range(8)])
-    plain, fast = play(Fleet(alone()), load), play(Fleet(Servers(Hosted(EVEN, ROOMY, speculation))), load)
+    plain, fast = run(Fleet(alone()), load), run(Fleet(Servers(ModelReplica(EVEN, ROOMY, speculation))), load)
     assert fast.tokens_per_step == pytest.approx(inference.speculative_tokens(alpha, draft_len), rel=0.01)
     assert speculation.tokens == pytest.approx(float(inference.speculative_tokens(alpha, draft_len)), rel=1e-12)
     slow, quick = (statistics.mean(r.itl_s for r in f.records) for f in (plain, fast))
@@ -153,7 +155,7 @@ def test_speculation_has_the_speed_of_its_closed_form() -> None:
 def test_acceptance_by_position_is_counted_by_position() -> None:
     speculation = Speculation((0.9, 0.5, 0.0, 1.0))
     assert speculation.survival == pytest.approx((0.9, 0.45, 0.0, 0.0))
-    found = play(Fleet(Servers(Hosted(EVEN, ROOMY, speculation))), single([Request(0.0, 10, 20_000)]))
+    found = run(Fleet(Servers(ModelReplica(EVEN, ROOMY, speculation))), single([Request(0.0, 10, 20_000)]))
     assert found.tokens_per_step == pytest.approx(1 + 0.9 + 0.45, rel=0.02)
 
 
@@ -162,19 +164,19 @@ def test_draws_belong_to_the_request_however_it_is_scheduled() -> None:
     load = single([Request(0.01 * i, 50, 60) for i in range(25)])
     spec = Speculation((0.7, 0.6), seed=3)
     counts = {
-        play(Fleet(Servers(Hosted(EVEN, replace(ROOMY, max_num_seqs=n), spec), replicas=k)), load).sequence_steps
+        run(Fleet(Servers(ModelReplica(EVEN, replace(ROOMY, max_num_seqs=n), spec), replicas=k)), load).sequence_steps
         for n, k in ((1, 1), (8, 1), (64, 3))
     }
     assert len(counts) == 1
-    other = Servers(Hosted(EVEN, ROOMY, replace(spec, seed=4)))
-    assert play(Fleet(other), load).sequence_steps not in counts
+    other = Servers(ModelReplica(EVEN, ROOMY, replace(spec, seed=4)))
+    assert run(Fleet(other), load).sequence_steps not in counts
 
 
 @independent
 def test_a_draft_model_takes_steps_of_its_own() -> None:
     draft = Steps(0.001, prompt=1e-5)
-    found = play(
-        Fleet(Servers(Hosted(EVEN, ROOMY, Speculation.even(1.0, 3, draft=draft)))), single([Request(0.0, 100, 9)])
+    found = run(
+        Fleet(Servers(ModelReplica(EVEN, ROOMY, Speculation.even(1.0, 3, draft=draft)))), single([Request(0.0, 100, 9)])
     )
     assert found.records[0].ttft_s == pytest.approx(0.01 + 0.001 + 1e-5 * 100)
     assert found.records[0].e2e_s == pytest.approx(0.01 + 0.002 + 2 * (0.01 + 3 * 0.001))
@@ -184,20 +186,20 @@ def test_a_draft_model_takes_steps_of_its_own() -> None:
 def test_drafted_tokens_take_rows_of_the_budget_and_blocks_of_the_cache() -> None:
     """Ten sequences with three drafted tokens leave 24 of 64 tokens to a prompt; blocks for rows are there before they are made."""
     config = Config(kv_blocks=1000, max_num_batched_tokens=64)
-    spec = Hosted(EVEN, config, Speculation.even(0.0, 3))
+    spec = ModelReplica(EVEN, config, Speculation.even(0.0, 3))
     load = [*[Request(0.0, 4, 200) for _ in range(10)], Request(0.5, 240, 1)]
-    assert play(Fleet(Servers(spec)), single(load)).records[10].prefill_s == pytest.approx(0.01 * 10)
-    assert play(Fleet(alone(EVEN, config)), single(load)).records[10].prefill_s == pytest.approx(0.01 * 5)
+    assert run(Fleet(Servers(spec)), single(load)).records[10].prefill_s == pytest.approx(0.01 * 10)
+    assert run(Fleet(alone(EVEN, config)), single(load)).records[10].prefill_s == pytest.approx(0.01 * 5)
     # 13 tokens of a prompt, the first made one and three drafted ones: a second block of 16, from the first step on
-    tight = Hosted(EVEN, Config(kv_blocks=3, prefix_caching=False), Speculation.even(0.0, 3))
+    tight = ModelReplica(EVEN, Config(kv_blocks=3, prefix_caching=False), Speculation.even(0.0, 3))
     two = [Request(0.0, 13, 10), Request(0.0, 13, 10)]
-    assert play(Fleet(Servers(tight)), single(two)).preemptions > 0
-    assert play(Fleet(Servers(replace(tight, config=Config(kv_blocks=4)))), single(two)).preemptions == 0
+    assert run(Fleet(Servers(tight)), single(two)).preemptions > 0
+    assert run(Fleet(Servers(replace(tight, config=Config(kv_blocks=4)))), single(two)).preemptions == 0
     started = [Request(0.0, 13, 10), Request(0.0, 12, 4)]  # a block for each alone, and the third for the first
-    assert play(Fleet(Servers(tight)), single(started)).preemptions == 0
-    assert play(Fleet(Servers(replace(tight, config=Config(kv_blocks=2)))), single(started)).preemptions > 0
+    assert run(Fleet(Servers(tight)), single(started)).preemptions == 0
+    assert run(Fleet(Servers(replace(tight, config=Config(kv_blocks=2)))), single(started)).preemptions > 0
     short = [Request(0.0, 13, 3), Request(0.0, 13, 3)]  # an answer of three tokens has no use for three drafted ones
-    assert play(Fleet(Servers(replace(tight, config=Config(kv_blocks=2)))), single(short)).preemptions == 0
+    assert run(Fleet(Servers(replace(tight, config=Config(kv_blocks=2)))), single(short)).preemptions == 0
 
 
 # Pools apart
@@ -207,7 +209,7 @@ def test_drafted_tokens_take_rows_of_the_budget_and_blocks_of_the_cache() -> Non
 def test_pools_with_an_endless_link_are_the_plain_engine_for_one_request_at_a_time() -> None:
     load = [Request(20.0 * i, 300 + 40 * i, 50 + i) for i in range(5)]
     plain = serving.simulate(MODEL, load, ROOMY)
-    found = play(Fleet(alone(MODEL), alone(MODEL)), single(load))
+    found = run(Fleet(alone(MODEL), alone(MODEL)), single(load))
     assert list(found.records.first_token) == list(plain.records.first_token)
     assert list(found.records.finished) == list(plain.records.finished)
     assert found.moved_bytes == sum(r.input_len for r in load) * MODEL.deployment.token_bytes
@@ -217,11 +219,11 @@ def test_pools_with_an_endless_link_are_the_plain_engine_for_one_request_at_a_ti
 def test_the_pool_for_prompts_is_a_plain_engine_of_answers_of_one_token() -> None:
     load = [Request(t, 200 + 31 * i % 700, 90) for i, t in enumerate(serving.poisson(60.0, 80, seed=2))]
     config = replace(ROOMY, max_num_batched_tokens=512, prefix_caching=False)
-    found = play(Fleet(alone(MODEL, ROOMY), alone(MODEL, config, replicas=2)), single(load))
+    found = run(Fleet(alone(MODEL, ROOMY), alone(MODEL, config, replicas=2)), single(load))
     first = serving.simulate(MODEL, [replace(r, output_len=1) for r in load], config, replicas=2)
     assert list(found.records.first_token) == list(first.records.first_token)
     # the other decodes from then on: with even steps a token in each of them
-    even = play(Fleet(alone(EVEN), alone(MODEL, config, replicas=2), Link(token_bytes=0.0)), single(load))
+    even = run(Fleet(alone(EVEN), alone(MODEL, config, replicas=2), Link(token_bytes=0.0)), single(load))
     for r in even.records:
         assert 0.01 * 89 - 1e-9 <= r.finished - r.first_token <= 0.01 * 90 + 1e-9
 
@@ -230,11 +232,11 @@ def test_the_pool_for_prompts_is_a_plain_engine_of_answers_of_one_token() -> Non
 def test_a_cache_crosses_by_size_over_bandwidth_after_those_before_it() -> None:
     link = Link(bandwidth=1e6, latency=0.003, token_bytes=1000.0)
     fleet = Fleet(alone(), alone(), link)
-    one = play(fleet, single([Request(0.0, 200, 2)])).records[0]
+    one = run(fleet, single([Request(0.0, 200, 2)])).records[0]
     crossing = float(inference.kv_transfer_time(200 * 1000.0, 1e6, latency=0.003))
     assert one.first_token == 0.01 and one.finished == pytest.approx(0.01 + crossing + 0.01, rel=1e-12)
     # two prompts of one step: the second cache leaves when the first has left, and arrives its latency later
-    both = play(fleet, single([Request(0.0, 200, 100), Request(0.0, 100, 2)]))
+    both = run(fleet, single([Request(0.0, 200, 100), Request(0.0, 100, 2)]))
     assert both.link_wait == pytest.approx(0.2)
     joins = 0.01 + 0.2 + 0.1 + 0.003  # in the middle of a step of the first, and waits for its end
     begun = 0.01 + crossing
@@ -242,7 +244,7 @@ def test_a_cache_crosses_by_size_over_bandwidth_after_those_before_it() -> None:
     assert both.records[1].finished == pytest.approx(begun + (steps + 1) * 0.01, rel=1e-9)
     # from two servers that prefill, each has a link of its own
     apart = Fleet(alone(), alone(replicas=2), link)
-    assert play(apart, single([Request(0.0, 200, 100), Request(0.0, 100, 2)])).link_wait == 0.0
+    assert run(apart, single([Request(0.0, 200, 100), Request(0.0, 100, 2)])).link_wait == 0.0
 
 
 @independent
@@ -251,7 +253,7 @@ def test_a_cache_that_crosses_by_layers_is_there_but_for_the_last_one(bandwidth:
     """A prompt of one step of 10 ms: of S bytes max(S / (L B), S / B - T (L - 1) / L) is left to wait for."""
     size, step = 200 * 1000.0, 0.01
     link = Link(bandwidth, 0.003, 1000.0, layers)
-    one = play(Fleet(alone(), alone(), link), single([Request(0.0, 200, 2)]))
+    one = run(Fleet(alone(), alone(), link), single([Request(0.0, 200, 2)]))
     left = max(size / (layers * bandwidth), size / bandwidth - step * (layers - 1) / layers)
     assert one.records[0].finished == pytest.approx(step + left + 0.003 + step, rel=1e-9)
     assert one.moved_bytes == pytest.approx(size)
@@ -261,7 +263,7 @@ def test_a_cache_that_crosses_by_layers_is_there_but_for_the_last_one(bandwidth:
 def test_one_layer_is_the_whole_cache_and_a_prompt_of_many_steps_sends_as_it_goes() -> None:
     load = [Request(t, 200 + 31 * i % 700, 40) for i, t in enumerate(serving.poisson(60.0, 80, seed=2))]
     whole, same, layers = (
-        play(Fleet(alone(MODEL, ROOMY), alone(MODEL, ROOMY, replicas=2), link), single(load))
+        run(Fleet(alone(MODEL, ROOMY), alone(MODEL, ROOMY, replicas=2), link), single(load))
         for link in (
             Link(1e8, token_bytes=1e4),
             Link(1e8, token_bytes=1e4, layers=1),
@@ -274,12 +276,12 @@ def test_one_layer_is_the_whole_cache_and_a_prompt_of_many_steps_sends_as_it_goe
     # four steps of 100 tokens: three chunks and nine tenths of the last leave meanwhile, at 20 ms a chunk 35 ms later than that
     config = replace(ROOMY, max_num_batched_tokens=100, prefix_caching=False)
     link = Link(5e6, 0.0, 1000.0, 10)
-    found = play(Fleet(alone(), alone(config=config), link), single([Request(0.0, 400, 2)])).records[0]
+    found = run(Fleet(alone(), alone(config=config), link), single([Request(0.0, 400, 2)])).records[0]
     assert found.first_token == pytest.approx(0.04)
     # the link is never idle from the first layer of the first chunk on, 1 ms after the beginning
     assert found.finished == pytest.approx(0.001 + 400 * 1000.0 / 5e6 + 0.01, rel=1e-9)
     # over a quick link only the last layer of the last chunk is left, 100 tokens of 1 kB over 10, and nothing crosses twice
-    quick = play(Fleet(alone(), alone(config=config), replace(link, bandwidth=1e8)), single([Request(0.0, 400, 2)]))
+    quick = run(Fleet(alone(), alone(config=config), replace(link, bandwidth=1e8)), single([Request(0.0, 400, 2)]))
     assert quick.records[0].finished == pytest.approx(0.04 + 100 * 1000.0 / 10 / 1e8 + 0.01, rel=1e-9)
     assert quick.moved_bytes == pytest.approx(400 * 1000.0)
 
@@ -295,7 +297,7 @@ def test_conversations_that_forget_find_only_what_they_share_again() -> None:
     assert replace(kept, history_len=10_000).prompts == kept.prompts == tuple(420 + 160 * i for i in range(8))
 
     def found(c: Conversation) -> int:
-        return play(Fleet(alone(MODEL), cache=Cache()), [c]).found_tokens
+        return run(Fleet(alone(MODEL), cache=Cache()), [c]).found_tokens
 
     # what was said before, in whole blocks of 16, but for its last token: of a turn that was rewritten the shared 320
     before = [c.prompts[i - 1] + 59 for c in (kept,) for i in range(1, 8)]
@@ -320,14 +322,14 @@ def test_decoding_takes_a_cache_in_when_its_blocks_are_free() -> None:
     """Blocks for one: the second begins to cross when the first has ended."""
     link = Link(bandwidth=1e6, token_bytes=1000.0)
     servers = alone(EVEN, Config(kv_blocks=15))
-    found = play(Fleet(servers, alone(), link), single([Request(0.0, 200, 20), Request(0.0, 200, 20)]))
+    found = run(Fleet(servers, alone(), link), single([Request(0.0, 200, 20), Request(0.0, 200, 20)]))
     first, second = found.records
     assert first.finished == pytest.approx(0.01 + 0.2 + 19 * 0.01)
     assert second.finished == pytest.approx(first.finished + 0.2 + 19 * 0.01)
     assert found.most_blocks <= 100_000 and found.link_wait == 0.0
     # the blocks of the prompt stay where it was computed until its cache has crossed
     tight = Fleet(servers, alone(EVEN, Config(kv_blocks=13)), link)
-    third = play(tight, single([Request(0.0, 200, 20), Request(0.0, 200, 20)])).records[1]
+    third = run(tight, single([Request(0.0, 200, 20), Request(0.0, 200, 20)])).records[1]
     assert third.scheduled == pytest.approx(0.01 + 0.2)
 
 
@@ -337,7 +339,7 @@ def test_pools_in_the_ratio_of_the_closed_form_are_busy_alike() -> None:
     assert inference.prefill_replicas(0.1, 64, 201, 0.032) == pytest.approx(1.0)
     prompts = alone(Steps(1e-9, prompt=1e-4), Config(kv_blocks=10**6, max_num_batched_tokens=1000, max_num_seqs=100))
     answers = alone(Steps(0.032), Config(kv_blocks=10**6, max_num_seqs=64))
-    found = play(Fleet(answers, prompts, Link(token_bytes=0.0)), single([Request(0.0, 1000, 201)] * 1500))
+    found = run(Fleet(answers, prompts, Link(token_bytes=0.0)), single([Request(0.0, 1000, 201)] * 1500))
     prefill, decode = found.busy
     assert prefill == pytest.approx(150.0, rel=1e-6) and decode == pytest.approx(prefill, rel=0.05)
     assert found.makespan == pytest.approx(150.0, rel=0.06)
@@ -349,13 +351,13 @@ def test_pools_in_the_ratio_of_the_closed_form_are_busy_alike() -> None:
 @independent
 def test_one_rank_is_the_plain_engine_and_the_slowest_of_several_binds() -> None:
     steps = Steps(0.01, prompt=1e-4)
-    both = Servers(Hosted(steps, ROOMY), ranks=2)
-    found = play(Fleet(both), single([Request(0.0, 100, 3), Request(0.0, 500, 1)]))
+    both = Servers(ModelReplica(steps, ROOMY), ranks=2)
+    found = run(Fleet(both), single([Request(0.0, 100, 3), Request(0.0, 500, 1)]))
     # one rank prefills 100 tokens while the other has 500: the step is as long as theirs
     assert [r.first_token for r in found.records] == [pytest.approx(0.06)] * 2
     assert found.records[0].finished == pytest.approx(0.06 + 2 * 0.01)
     assert found.busy == (pytest.approx(0.08),)
-    one = play(Fleet(Servers(Hosted(steps, ROOMY), ranks=1)), single([Request(0.0, 100, 3), Request(0.0, 500, 1)]))
+    one = run(Fleet(Servers(ModelReplica(steps, ROOMY), ranks=1)), single([Request(0.0, 100, 3), Request(0.0, 500, 1)]))
     assert one.records[0].first_token == pytest.approx(0.07)
 
 
@@ -451,7 +453,7 @@ def test_a_cache_without_end_computes_what_the_equation_says() -> None:
     """Turn after turn: eq-prompt-computed of the prompt, with all cached that was said but the last token."""
     turns = [(687, 33, 0.0), (50, 61, 5.0), (9, 17, 5.0), (400, 5, 5.0)]
     c = talk(*turns)
-    found = play(Fleet(alone(MODEL), cache=Cache()), [c])
+    found = run(Fleet(alone(MODEL), cache=Cache()), [c])
     cached = [0, *(p + t.output_len - 1 for p, t in zip(c.prompts, c.turns, strict=True))]
     new = [float(serving.prompt_computed(p, x)) for p, x in zip(c.prompts, cached, strict=False)]
     assert found.prefill_tokens == sum(new) and found.asked_tokens - found.found_tokens == sum(new)
@@ -460,7 +462,7 @@ def test_a_cache_without_end_computes_what_the_equation_says() -> None:
         plain = serving.simulate(MODEL, [replace(r.request, cached_len=x)], ROOMY).records[0]
         assert r.ttft_s == pytest.approx(plain.ttft_s, rel=1e-12)
         assert r.e2e_s == pytest.approx(plain.e2e_s, rel=1e-12)
-    assert play(Fleet(alone(MODEL), cache=Cache(blocks=0)), [c]).prefill_tokens == sum(c.prompts)
+    assert run(Fleet(alone(MODEL), cache=Cache(blocks=0)), [c]).prefill_tokens == sum(c.prompts)
 
 
 @independent
@@ -468,12 +470,12 @@ def test_those_that_begin_alike_share_blocks_while_they_run_and_after() -> None:
     """64 tokens in common: the second computes the rest, and the cache holds those blocks once."""
     steps = Steps(0.01)
     two = [talk((96, 50, 0.0), shared="s", shared_len=70), talk((96, 50, 0.0), start=0.2, shared="s", shared_len=70)]
-    found = play(Fleet(alone(steps), cache=Cache()), two)
+    found = run(Fleet(alone(steps), cache=Cache()), two)
     assert found.prefill_tokens == 96 + 32 and found.found_tokens == 64
     # while both run: 4 blocks in common, and for each 96 + 20 or so tokens less those 64, never all twice
     assert found.most_blocks <= 4 + 2 * math.ceil((96 + 50 - 64) / 16)
     other = [two[0], replace(two[1], shared="t")]
-    assert play(Fleet(alone(steps), cache=Cache()), other).found_tokens == 0
+    assert run(Fleet(alone(steps), cache=Cache()), other).found_tokens == 0
 
 
 @independent
@@ -482,9 +484,9 @@ def test_blocks_make_room_when_they_are_needed_and_the_least_recent_go_first() -
     head stays; when it comes back it takes one more, so that the first finds one block, and takes all of the second's."""
     config = Config(kv_blocks=13)
     texts = [talk((90, 6, 0.0), (1, 1, back), start=float(at)) for at, back in ((0, 10.0), (1, 20.0), (2, 3.0))]
-    found = play(Fleet(alone(EVEN, config), cache=Cache()), texts)
+    found = run(Fleet(alone(EVEN, config), cache=Cache()), texts)
     assert found.found_tokens == (5 + 1) * 16 and found.evicted_blocks == 3 + 1 + 5 + found.evicted_blocks - 9
-    roomy = play(Fleet(alone(EVEN, Config(kv_blocks=40)), cache=Cache()), texts)
+    roomy = run(Fleet(alone(EVEN, Config(kv_blocks=40)), cache=Cache()), texts)
     assert roomy.found_tokens == 3 * 5 * 16
 
 
@@ -496,8 +498,8 @@ def test_what_a_tier_has_is_loaded_or_computed_again_as_the_policy_says() -> Non
     other = talk((180, 2, 0.0), start=50.0)  # drives the first out
     small = alone(steps, Config(kv_blocks=12))
 
-    def second(loading: str, tier: Tier) -> tuple[float, Played]:
-        found = play(Fleet(small, cache=Cache(tiers=(tier,), loading=loading, token_bytes=1000.0)), [turns, other])
+    def second(loading: str, tier: Tier) -> tuple[float, FleetResult]:
+        found = run(Fleet(small, cache=Cache(tiers=(tier,), loading=loading, token_bytes=1000.0)), [turns, other])
         return found.records[1].ttft_s or 0.0, found
 
     slow, fast = Tier(None, 1e6, 0.002), Tier(None, 1e7, 0.002)
@@ -511,7 +513,7 @@ def test_what_a_tier_has_is_loaded_or_computed_again_as_the_policy_says() -> Non
     assert second("load", Tier(0, 1e7))[1].loaded_tokens == 0
     # without a bound on bandwidth a tier is a larger cache
     endless = second("load", Tier())[1]
-    roomy = play(Fleet(alone(steps, Config(kv_blocks=100)), cache=Cache()), [turns, other])
+    roomy = run(Fleet(alone(steps, Config(kv_blocks=100)), cache=Cache()), [turns, other])
     assert list(endless.records.finished) == pytest.approx(list(roomy.records.finished), rel=1e-12)
 
 
@@ -522,10 +524,10 @@ def test_a_store_of_the_fleet_is_found_by_every_server_and_a_tier_of_one_by_itse
 
     def loaded(shared: bool) -> int:
         cache = Cache(tiers=(Tier(None, shared=shared),), loading="load", token_bytes=1.0)
-        return play(Fleet(servers, cache=cache), [turns]).loaded_tokens
+        return run(Fleet(servers, cache=cache), [turns]).loaded_tokens
 
     assert loaded(True) == 160 and loaded(False) == 0
-    by_prefix = play(Fleet(servers, router=Router("prefix"), cache=Cache()), [turns])
+    by_prefix = run(Fleet(servers, router=Router("prefix"), cache=Cache()), [turns])
     assert by_prefix.records.replica[0] == by_prefix.records.replica[1] and by_prefix.found_tokens == 160
 
 
@@ -535,18 +537,18 @@ def test_a_store_of_the_fleet_is_found_by_every_server_and_a_tier_of_one_by_itse
 @independent
 def test_routers_with_one_server_are_alike_and_by_prefix_more_is_found() -> None:
     talks = chats(3.0, 40, turns=4, added_len=60, output_len=20, pause=1.0, shared_len=100, texts=4, seed=2)
-    one = [play(Fleet(alone(MODEL), router=Router(p), cache=Cache()), talks) for p in ("round-robin", "prefix")]
+    one = [run(Fleet(alone(MODEL), router=Router(p), cache=Cache()), talks) for p in ("round-robin", "prefix")]
     same(*one)
     four = {
-        p: play(Fleet(alone(MODEL, replicas=4), router=Router(p), cache=Cache()), talks) for p in serving.fleet.POLICIES
+        p: run(Fleet(alone(MODEL, replicas=4), router=Router(p), cache=Cache()), talks) for p in serving.fleet.POLICIES
     }
     assert four["prefix"].found_share > max(four[p].found_share for p in four if p != "prefix") + 0.1
     # nobody is sent to a server that is ahead of the others by more than that
     burst = [talk((100, 400, 0.0), start=0.05 * i, shared="s", shared_len=96) for i in range(20)]
-    spread = play(Fleet(alone(replicas=2), router=Router("prefix", imbalance=3), cache=Cache()), burst)
+    spread = run(Fleet(alone(replicas=2), router=Router("prefix", imbalance=3), cache=Cache()), burst)
     homes = list(spread.records.replica)
     assert abs(homes.count(0) - homes.count(1)) <= 4
-    herded = play(Fleet(alone(replicas=2), router=Router("prefix", imbalance=50), cache=Cache()), burst)
+    herded = run(Fleet(alone(replicas=2), router=Router("prefix", imbalance=50), cache=Cache()), burst)
     assert set(herded.records.replica[1:]) == {herded.records.replica[0]}
 
 
@@ -556,7 +558,7 @@ def test_servers_come_after_their_start_up_and_go_after_the_cool_down() -> None:
     scaler = Autoscaler(1, 3, target=4.0, start_up=7.0, cool_down=5.0, every=2.0)
     config = Config(kv_blocks=1000, max_num_seqs=1)
     load = [*[Request(0.0, 10, 301)] * 12, *[Request(9.5, 10, 301)] * 4, Request(100.0, 10, 2)]
-    found = play(Fleet(alone(EVEN, config, autoscaler=scaler)), single(load))
+    found = run(Fleet(alone(EVEN, config, autoscaler=scaler)), single(load))
     changes = [(s.time, s.servers) for s in found.scaling]
     assert changes[:2] == [(9.0, 2), (9.0, 3)]  # both at once
     late = {r.replica for r in found.records if r.request.arrival == 9.5}
@@ -567,7 +569,7 @@ def test_servers_come_after_their_start_up_and_go_after_the_cool_down() -> None:
     # one server all the time, the others from the look to the one at which their requests were done
     assert end < found.server_seconds < end + 2 * (gone[-1][0] + 10.0)
     never = replace(scaler, cool_down=1000.0)
-    kept = play(Fleet(alone(EVEN, config, autoscaler=never)), single(load))
+    kept = run(Fleet(alone(EVEN, config, autoscaler=never)), single(load))
     assert kept.server_seconds == pytest.approx(end + 2 * (end - 2.0), rel=1e-9)  # from the look at 2 s on
     assert [s.servers for s in kept.scaling] == [2, 3]
 
@@ -577,7 +579,7 @@ def test_a_server_that_is_sent_away_while_it_starts_is_paid_for_and_told_of() ->
     """Two requests at once, one done before the second server could serve: it was paid for from 1 s to 6 s, and never served."""
     scaler = Autoscaler(1, 2, target=1.0, start_up=60.0, cool_down=5.0, every=1.0)
     load = [Request(0.0, 10, 200), Request(0.0, 10, 450), Request(20.0, 10, 2)]
-    found = play(Fleet(alone(autoscaler=scaler)), single(load))
+    found = run(Fleet(alone(autoscaler=scaler)), single(load))
     assert [(s.time, s.servers) for s in found.scaling] == [(6.0, 1)]
     assert found.server_seconds == pytest.approx(found.makespan + 5.0)
     assert any(name == "servers" for name, _ in found.parts())
@@ -587,7 +589,7 @@ def test_a_server_that_is_sent_away_while_it_starts_is_paid_for_and_told_of() ->
 def test_a_server_that_leaves_first_ends_what_it_has() -> None:
     scaler = Autoscaler(1, 2, target=1.0, start_up=0.0, cool_down=0.0, every=1.0)
     load = [Request(0.0, 10, 400), Request(0.0, 10, 400), Request(1.5, 10, 1000), Request(1.6, 10, 30)]
-    found = play(Fleet(alone(autoscaler=scaler)), single(load))
+    found = run(Fleet(alone(autoscaler=scaler)), single(load))
     assert len(found.served) == 4 and all(r.preemptions == 0 for r in found.records)
     ends = [s.time for s in found.scaling if s.servers == 1]
     assert ends and found.server_seconds < 2 * found.makespan
@@ -595,23 +597,26 @@ def test_a_server_that_leaves_first_ends_what_it_has() -> None:
 
 @independent
 def test_several_models_take_turns_or_are_swapped() -> None:
-    one, two = Hosted(Steps(0.01), ROOMY, name="a", swap_time=3.0), Hosted(Steps(0.03), ROOMY, name="b", swap_time=2.0)
+    one, two = (
+        ModelReplica(Steps(0.01), ROOMY, name="a", swap_time=3.0),
+        ModelReplica(Steps(0.03), ROOMY, name="b", swap_time=2.0),
+    )
     both = [talk((10, 11, 0.0), model="a"), talk((10, 11, 0.0), model="b")]
-    found = play(Fleet(Servers((one, two))), both)
+    found = run(Fleet(Servers((one, two))), both)
     a, b = found.records
     assert a.first_token == pytest.approx(0.01) and b.first_token == pytest.approx(0.04)
     assert a.finished == pytest.approx(0.01 + 10 * 0.04) and b.finished == pytest.approx(11 * 0.04)
-    swapped = play(Fleet(Servers((one, two), weights="swapped", patience=100.0)), both)
+    swapped = run(Fleet(Servers((one, two), weights="swapped", patience=100.0)), both)
     a, b = swapped.records
     assert a.finished == pytest.approx(0.11) and b.first_token == pytest.approx(0.11 + 2.0 + 0.03)
     assert swapped.swaps == 1
     # who waits longer than the patience: the other takes no more in, and is finished first
     more = [both[1], *[talk((10, 101, 0.0), start=0.2 * i, model="a") for i in range(20)]]
-    swapped = play(Fleet(Servers((one, two), weights="swapped", patience=1.0)), more)
+    swapped = run(Fleet(Servers((one, two), weights="swapped", patience=1.0)), more)
     waited = swapped.records[0].queue_s or 0.0
     assert 1.0 + 2.0 <= waited <= 1.0 + 1.0 + 2.0 + 0.1 and swapped.swaps == 2
     with pytest.raises(UnknownNameError, match="model of a conversation"):
-        play(Fleet(alone()), both)
+        run(Fleet(alone()), both)
 
 
 @independent
@@ -671,12 +676,30 @@ def test_drawn_traffic_has_the_means_it_is_asked_for() -> None:
     assert statistics.mean(t.added_len for t in later) == pytest.approx(100, rel=0.05)
     assert len(talks) / talks[-1].start == pytest.approx(2.0, rel=0.1)
     assert chats(2.0, 50, seed=9) == chats(2.0, 50, seed=9) != chats(2.0, 50, seed=10)
-    found = play(Fleet(alone()), [talk((10, 5, 3.0), (20, 4, 2.5))])  # the first pause counts for nothing
+    found = run(Fleet(alone()), [talk((10, 5, 3.0), (20, 4, 2.5))])  # the first pause counts for nothing
     assert found.records[0].request.arrival == 0.0
     assert found.records[1].request.arrival == pytest.approx(0.05 + 2.5)
 
 
 # What never happens
+
+
+@pytest.mark.regression
+def test_a_prompt_goes_on_with_the_blocks_of_one_that_started_later() -> None:
+    """A cache came from another server meanwhile: it gives its blocks up, and the step is one of the prompt, not none."""
+    rank = Rank(EVEN, serving.Limits(tokens=2, sequences=4, blocks=3, block_tokens=2), Blocks(3, 2))
+    prompt, crossed, source = Job(0, 6, 1), Job(1, 3, 3), Rank(EVEN, serving.limits(ROOMY, EVEN), Blocks(2, 2))
+    rank.waiting.append(prompt)
+    assert rank.plan(0.0)
+    rank.commit()
+    rank.end(0.01)
+    crossed.source, crossed.generated, crossed.blocks = source, 1, 2
+    source.held[crossed], rank.loading[crossed] = (0, 0), None
+    rank.blocks.take(2)
+    rank.arrive(crossed)
+    assert rank.plan(0.01) and (crossed.preemptions, list(rank.running)) == (1, [prompt])
+    rank.commit()
+    assert prompt.computed == 3
 
 
 @independent
@@ -709,7 +732,7 @@ def test_with_all_of_it_nothing_is_lost_and_nothing_overflows(
     config = Config(kv_blocks=blocks, max_num_seqs=draw.randint(1, 6), max_num_batched_tokens=draw.randint(8, 60))
     spec = Speculation.even(0.6, drafted, draft_share=0.1, seed=seed)
     steps = Steps(0.01, 1e-4, 1e-3)
-    hosted = tuple(Hosted(steps, config, spec, name, 0.05) for name in ("a", "b"))
+    hosted = tuple(ModelReplica(steps, config, spec, name, 0.05) for name in ("a", "b"))
     weights = "swapped" if swapped else "resident"
     scaler = Autoscaler(1, 3, target=2.0, start_up=0.2, cool_down=0.3, every=0.1) if scaled else None
     servers = Servers(hosted, 2, ranks, weights, 0.1, scaler)
@@ -724,16 +747,16 @@ def test_with_all_of_it_nothing_is_lost_and_nothing_overflows(
     talks = chats(
         8.0, 12, turns=3, added_len=40, output_len=12, pause=0.3, shared_len=40, texts=2, models=("a", "b"), seed=seed
     )
-    run = _Play(fleet, talks, None)
-    records, _ = run.open()
-    run.run(records, lambda n: None)
-    assert run.open_talks == 0
-    ranks_of = [r for s in run.servers for unit in s.units for r in unit]
+    loop = EventLoop(fleet, min(t.start for t in talks), None)
+    records = loop.play(Turns(talks, fleet, loop.bounds, loop.block), lambda n: None)
+    assert loop.open == 0
+    ranks_of = loop.ranks
     for r in ranks_of:
-        assert not (r.running or r.waiting or r.loading or r.held or r.decoders)
-        assert r.used == 0 and r.most_blocks <= blocks
-        assert r.tree is not None and r.tree.locked == 0 and r.tree.blocks <= blocks
-        assert len(r.stores[0].match and r.stores) == 2 and r.stores[0].blocks <= 20
+        assert not (r.running or r.waiting or r.loading or r.held or r.decodes)
+        assert isinstance(r.blocks, TreeBlocks)
+        assert r.blocks.used == 0 and r.most_blocks <= blocks
+        assert r.blocks.tree.locked == 0 and r.blocks.tree.blocks <= blocks
+        assert len(r.tiers) == 2 and r.tiers[0][0].blocks <= 20
     for index, record in enumerate(records):
         if record.rejected:
             continue
@@ -741,13 +764,13 @@ def test_with_all_of_it_nothing_is_lost_and_nothing_overflows(
     done = [r for r in records if not r.rejected]
     made = sum(r.request.output_len for r in done)
     assert sum(r.decode_tokens for r in ranks_of) <= made
-    again = play(fleet, talks)
-    same(again, play(fleet, talks))
+    again = run(fleet, talks)
+    same(again, run(fleet, talks))
     assert repr(again.records.finished) == repr(records.finished)
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    host = Hosted(EVEN, ROOMY)
+    host = ModelReplica(EVEN, ROOMY)
     cases = [
         (lambda: Speculation((0.5, 1.5)), "acceptance = 1.5 at position 2"),
         (lambda: Speculation.even(0.5, -1), "draft_len = -1"),
@@ -764,8 +787,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         (lambda: Servers(host, weights="shared"), "weights"),
         (lambda: Servers(host, ranks=0), "ranks = 0"),
         (lambda: Fleet(Servers(host), Servers(replace(host, name="b"))), "must run the same models"),
-        (lambda: play(Fleet(alone(), alone()), single([Request(0.0, 9, 9)])), "token_bytes is missing"),
-        (lambda: play(Fleet(alone()), (), concurrency=0), "concurrency = 0"),
+        (lambda: run(Fleet(alone(), alone()), single([Request(0.0, 9, 9)])), "token_bytes is missing"),
+        (lambda: run(Fleet(alone()), (), concurrency=0), "concurrency = 0"),
         (lambda: single([Request(0.0, 9, 9, 3)]), "cached_len = 3"),
         (lambda: Conversation(0.0, ()), "turns is empty"),
         (lambda: Conversation(0.0, (Turn(5, 5),), "", 3), "needs shared"),
@@ -776,16 +799,16 @@ def test_what_makes_no_sense_is_refused() -> None:
     for call, message in cases:
         with pytest.raises((InputError, UnknownNameError), match=message):
             call()
-    assert len(play(Fleet(alone()), ()).records) == 0
-    too_long = play(Fleet(alone(EVEN, Config(kv_blocks=5))), [talk((70, 5, 0.0), (5, 5, 0.0), (5, 5, 0.0))])
+    assert len(run(Fleet(alone()), ()).records) == 0
+    too_long = run(Fleet(alone(EVEN, Config(kv_blocks=5))), [talk((70, 5, 0.0), (5, 5, 0.0), (5, 5, 0.0))])
     assert [bool(r.rejected) for r in too_long.records] == [False, True, True]
     assert "was refused" in too_long.records[2].rejected
 
 
 def test_a_fleet_tells_what_its_parts_did() -> None:
     spec = Speculation.even(0.7, 2)
-    fleet = Fleet(Servers(Hosted(MODEL, ROOMY, spec)), alone(MODEL), Link(1e9), cache=Cache())
-    found = play(fleet, chats(2.0, 10, seed=1))
+    fleet = Fleet(Servers(ModelReplica(MODEL, ROOMY, spec)), alone(MODEL), Link(1e9), cache=Cache())
+    found = run(fleet, chats(2.0, 10, seed=1))
     text = str(found)
     for word in ("prefix cache", "link", "speculation", "prefill 1, decode 1"):
         assert word in text, text
@@ -872,7 +895,7 @@ def test_layers_and_forgetting_have_a_door() -> None:
         mlsysim.simulate("Llama-3.1-8B", "H100", rate=2, requests=12, parts=replace(parts, transfer=t)).simulation
         for t in ("whole", "layers")
     )
-    assert isinstance(whole, Played) and isinstance(layers, Played)
+    assert isinstance(whole, FleetResult) and isinstance(layers, FleetResult)
     assert statistics.mean(layers.records.finished) < statistics.mean(whole.records.finished)
     assert {(c.history_len, c.summary_len) for c in parts.drawn(2.0, 12, 200.0, 1.0, ("",), 0)} == {(300, 50)}
     with pytest.raises(UnknownNameError, match="transfer"):
@@ -921,10 +944,10 @@ def test_the_door_plays_what_the_rooms_play() -> None:
     assert plain.rows == same_parts.rows and type(same_parts.simulation) is Simulation
     found = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked, parts=Parts(acceptance=(0.9,), prefill_replicas=1))
     model = step_model(inference.deploy("Llama-3.2-1B", "H100"))
-    spec = Speculation((0.9,), draft_share=1 / model.model.layers)
-    servers = Servers(Hosted(model, speculation=spec))
+    spec = Speculation((0.9,), draft_share=1 / model.model.n_layers)
+    servers = Servers(ModelReplica(model, speculation=spec))
     assert found.simulation is not None and found.devices == 2
-    same(found.simulation, play(Fleet(servers, servers, Link(serving.ADAPTER)), single(asked)))
+    same(found.simulation, run(Fleet(servers, servers, Link(serving.ADAPTER)), single(asked)))
     scaled = mlsysim.simulate(
         "Llama-3.2-1B", "H100", rate=5, requests=60, parts=Parts(autoscaler=Autoscaler(1, 4, 1.0, 1.0, 5.0, 1.0))
     )

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT
+from support import ROOT, resized
 
 from mlsysim import catalog, cli, inference, memory, training, transformer
-from mlsysim.catalog import Device, Model, Sourced
+from mlsysim.catalog import Device, Sourced, decoder
 from mlsysim.efficiencies import shipped
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence import measurement, scoring
@@ -43,7 +43,7 @@ OPEN = ROOT.parent / "shared" / "reference" / "cases" / "inference.open.csv"
 needs_open_cases = pytest.mark.skipif(
     not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
 )
-TOY = Model("toy", layers=4, hidden=8, heads=4, kv_heads=2, head_dim=2, ffn=32, vocab=100)
+TOY = decoder("toy", layers=4, hidden=8, heads=4, kv_heads=2, head_dim=2, ffn=32, vocab=100)
 FIGURES = {
     "memory_bandwidth": (1e3, "byte/s"),
     "memory_capacity": (1e5, "byte"),
@@ -112,7 +112,7 @@ def test_messages_of_tensor_parallelism_by_hand() -> None:
 
 @pytest.mark.independent
 def test_a_group_that_leaves_its_domain_pays_the_slow_link() -> None:
-    wide = Model("wide", layers=4, hidden=8, heads=8, kv_heads=8, head_dim=1, ffn=32, vocab=100)
+    wide = decoder("wide", layers=4, hidden=8, heads=8, kv_heads=8, head_dim=1, ffn=32, vocab=100)
     step = decode_step(deploy(wide, DEVICE, tp=8, inter_bandwidth=5.0, efficiencies="bound"), context=10, batch=3)
     # A pair of trees over two domains of four, in which adapters count twice, and 92 % of the wire carry data.
     assert step.terms.tensor_parallel == pytest.approx(8 * 2 * 48 / (0.92 * min(50, 4 * 2 * 5)))
@@ -265,7 +265,7 @@ def test_a_pipeline_by_hand() -> None:
     assert prefill(d, input_len=100, batch=4).time == pytest.approx(1.5 * alone + 2 * 100 * 8 * 2 / 50)
 
 
-MIX = Model("mix", 4, 8, 4, 2, 2, 0, 100, n_experts=8, top_k=2, moe_ffn=16)
+MIX = decoder("mix", 4, 8, 4, 2, 2, 0, 100, n_experts=8, top_k=2, moe_ffn=16)
 EXPERT = 3 * 8 * 16
 
 
@@ -293,8 +293,8 @@ def test_a_mixture_reads_the_experts_it_hits() -> None:
 
 @pytest.mark.independent
 def test_a_mixture_with_all_experts_active_is_a_dense_model() -> None:
-    mix = replace(MIX, top_k=8)
-    dense = Model("dense", 4, 8, 4, 2, 2, 8 * 16, 100)
+    mix = decoder("mix", 4, 8, 4, 2, 2, 0, 100, n_experts=8, top_k=8, moe_ffn=16)
+    dense = decoder("dense", 4, 8, 4, 2, 2, 8 * 16, 100)
     a, b = (decode_step(deploy(m, DEVICE, efficiencies="bound"), context=10, batch=3) for m in (mix, dense))
     assert a.terms.experts == pytest.approx(b.terms.mlp)
     a, b = (prefill(deploy(m, DEVICE, efficiencies="bound"), input_len=200) for m in (mix, dense))
@@ -351,7 +351,7 @@ def test_interleaved_micro_batches_hide_messages() -> None:
 
 @pytest.mark.independent
 def test_the_latent_cache_by_hand() -> None:
-    mla = Model("mla", 2, 16, 4, 4, 4, 32, 100, kv_lora_rank=8, qk_rope_head_dim=2, q_lora_rank=8, v_head_dim=4)
+    mla = decoder("mla", 2, 16, 4, 4, 4, 32, 100, kv_lora_rank=8, qk_rope_head_dim=2, q_lora_rank=8, v_head_dim=4)
     d = deploy(mla, DEVICE, tp=2, efficiencies="bound")
     step = decode_step(d, context=10, batch=3).cost.components["attention"]
     assert step.bytes == pytest.approx(2 * 3 * 10 * (8 + 2) * 2)  # every rank keeps all of it
@@ -362,7 +362,7 @@ def test_the_latent_cache_by_hand() -> None:
 
 @pytest.mark.independent
 def test_a_window_by_counting() -> None:
-    m = replace(TOY, attn_window=5, n_windowed_layers=2)
+    m = resized(TOY, attn_window=5, n_windowed_layers=2)
     first = prefill(deploy(m, DEVICE, efficiencies="bound"), input_len=12).cost.components["attention"]
     pairs = sum(2 * (i + 1) + 2 * min(i + 1, 5) for i in range(12))
     assert first.flops == pytest.approx(2 * pairs * 4 * 4)
@@ -399,7 +399,7 @@ def test_memory_is_weights_and_whole_blocks() -> None:
     assert deploy(TOY, DEVICE, tp=2, efficiencies="bound").weight_memory == pytest.approx(count, rel=0.05)
     assert "does not fit" in d.reason(1e4, 32) and d.reason(1, 32).startswith("fits")
     binary = catalog.device("H100")  # prints 80 GB, and its driver reports 79.11 GiB (vllm2025h100memory)
-    shape = replace(TOY, layers=1)
+    shape = resized(TOY, layers=1)
     h100 = deploy(shape, binary, efficiencies="bound")
     room = 79.11 * 2**30 - h100.weight_memory
     assert "the datasheet prints 80 GB" in str(prefill(h100, input_len=16).explain())

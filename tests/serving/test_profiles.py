@@ -106,7 +106,7 @@ def test_the_constants_of_a_made_up_device_come_back(tmp_path: Path) -> None:
 def test_a_step_on_it_reads_its_weights_at_its_rate(tmp_path: Path) -> None:
     p = made_up(tmp_path, start=measured(1e-12))
     t = tiny.TINY
-    weights = t.layers * (
+    weights = t.n_layers * (
         t.hidden * (t.heads + 2 * t.kv_heads) * t.head_dim + t.heads * t.head_dim * t.hidden + 3 * t.hidden * t.ffn
     )
     weights += t.hidden * t.vocab

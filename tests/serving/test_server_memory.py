@@ -61,7 +61,7 @@ def test_stages_have_all_layers(layers: int, pp: int, stages: tuple[int, ...]) -
 def test_groups_are_those_of_the_logs(name: str, size: int, groups: int) -> None:
     """num_blocks over tokens in the logs of Gemma: 2, 6, 7 and 7 blocks for sixteen tokens."""
     m = catalog.model(name)
-    assert cache_groups(m, m.layers) == (size, groups)
+    assert cache_groups(m, m.n_layers) == (size, groups)
 
 
 def test_a_maker_of_which_no_start_was_read_is_named() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from naive_server import serve
+from support import resized
 
 from mlsysim import capacity, catalog, cli, serving
 from mlsysim.errors import InputError, UnknownNameError
@@ -20,7 +21,7 @@ from mlsysim.serving import Config, Request, simulate
 from mlsysim.serving_steps import Batch, StepModel, step_model
 
 independent, published = pytest.mark.independent, pytest.mark.published
-SHORT_SIGHTED = replace(catalog.model("Mistral-7B"), attn_window=24, n_windowed_layers=16)
+SHORT_SIGHTED = resized(catalog.model("Mistral-7B"), attn_window=24, n_windowed_layers=16)
 MODELS = {
     "Llama-2-7B": step_model(deploy("Llama-2-7B", "H100")),
     "a window of 24": step_model(deploy(SHORT_SIGHTED, "H100")),

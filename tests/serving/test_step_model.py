@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import ROOT
+from support import ROOT, resized
 
 from mlsysim import catalog, evidence, kernels, serving_steps
 from mlsysim.errors import InputError, UnknownNameError
@@ -73,7 +73,7 @@ def test_pairs_of_a_chunk_by_counting() -> None:
 
 @pytest.mark.independent
 def test_chunks_hold_the_pairs_of_the_prompt() -> None:
-    m = replace(catalog.model("Llama-2-7B"), attn_window=100, n_windowed_layers=8)
+    m = resized(catalog.model("Llama-2-7B"), attn_window=100, n_windowed_layers=8)
     whole = Batch.of(m, prefills=[(700, 0)])
     parts = [Batch.of(m, prefills=[(new, past)]) for new, past in ((64, 0), (236, 64), (400, 300))]
     for name in ("prefill_pairs", "windowed_pairs", "prefill_tokens"):
@@ -504,7 +504,7 @@ def test_the_share_of_the_link_is_near_a_measured_one() -> None:
 
 @pytest.mark.independent
 def test_windows_latents_and_experts_have_their_kernels() -> None:
-    windowed = replace(catalog.model("Llama-2-7B"), name="windowed", attn_window=512, n_windowed_layers=16)
+    windowed = resized(catalog.model("Llama-2-7B"), name="windowed", attn_window=512, n_windowed_layers=16)
     full, near = (step_model(deploy(m, "H100"), TIER_0) for m in (catalog.model("Llama-2-7B"), windowed))
     b = Batch.of(windowed, decodes=[4096] * 50)
     plain = full.terms(b).decode_attention - 32 * full.rates.decode_attention.start

@@ -67,7 +67,7 @@ def test_a_row_of_validate_is_the_step_of_a_deployment() -> None:
     """What validate predicts for a row of a catalogue's model and device, a deployment and its step model predict as well."""
     w = catalog.model("Llama-2-7B")
     row: Mapping[str, Any] = {
-        "model": "Llama-2-7B", "layers": w.layers, "hidden": w.hidden, "ffn": w.ffn, "heads": w.heads, "kv_heads": w.kv_heads,
+        "model": "Llama-2-7B", "layers": w.n_layers, "hidden": w.hidden, "ffn": w.ffn, "heads": w.heads, "kv_heads": w.kv_heads,
         "head_dim": w.head_dim, "vocab": w.vocab, "gated_mlp": True, "device": "H100-SXM5-80GB", "tp": 1.0, "pp": 1.0, "dp": 1.0,
         "phase": "decode_step", "batch": 8.0, "context_len": 1000.0, "weight_bits": 16.0, "compute_precision": "bf16",
         "kv_precision": "bf16", "framework": "vLLM 0.11",
@@ -109,6 +109,22 @@ def test_the_short_cut_of_a_step_is_the_step(device: str) -> None:
     one = m.time(Batch(decodes=1.0, context=1000.0, windowed_context=1000.0))
     assert several[1] == pytest.approx(one, rel=1e-12)
     assert m.time(Batch()) == 0.0
+
+
+@pytest.mark.regression
+@pytest.mark.parametrize("rungs", [None, TIER_0])
+@pytest.mark.parametrize(
+    "batch",
+    [
+        Batch(decodes=1.0, context=-1.0),  # a little below zero, in a step that takes far more
+        Batch(prefill_tokens=1.0, prefills=1.0, prefill_pairs=-5.0, windowed_pairs=-5.0),
+    ],
+)
+def test_sums_below_zero_are_refused_on_the_short_way_too(rungs: Rungs | None, batch: Batch) -> None:
+    m = step_model(deploy("Llama-3.1-8B", "H100"), rungs)
+    m.time(replace(batch, context=0.0, prefill_pairs=0.0, windowed_pairs=0.0))  # whose counts are known then
+    with pytest.raises(InputError, match=r"= -\S+ is outside \[0, inf\)"):
+        m.time(batch)
 
 
 def test_simulate_is_calibrated_and_says_so() -> None:

@@ -5,13 +5,14 @@ module. A key that is absent or null otherwise has the default that ``transforme
 """
 
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from mlsysim.catalog.hf import beside, counted, dense, mixtures, more, rare, recurrent, seeing, sensing, towers, unlike
+from mlsysim.catalog.hf import vision_towers
 from mlsysim.catalog.hf.config import MAX_CONFIG_BYTES as MAX_CONFIG_BYTES
-from mlsysim.catalog.hf.config import MAX_SIZE, Config, Shape, read_json
+from mlsysim.catalog.hf.config import MAX_SIZE, Config, read_json
+from mlsysim.catalog.hf.decoder import BY_HAND, Plan, refuse_unsaid
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError, unknown_name
 
@@ -20,18 +21,15 @@ _UNROTATED = {"bloom", "gpt2", "mpt", "opt"}  # families without rotary position
 _UNROTATED |= {"falcon_mamba", "jamba", "kimi_linear", "mamba", "mamba2", "mamba_ssm", "nemotron_h"}
 _GEMMA_3 = {"gemma3", "gemma3_text"}  # a second table for the layers with a window
 _MAX_ROWS = 10**8  # positions; the longest context in use is ten million
-_QUANTISED = {
-    ("float", 8): "fp8",
-    ("int", 8): "int8",
-    ("int", 4): "int4",
-    ("float", 4): "nvfp4",
-}
+_QUANTISED = {("float", 8): "fp8", ("int", 8): "int8", ("int", 4): "int4", ("float", 4): "nvfp4"}
+_READERS = dict(sorted({**vision_towers.TEXT, **vision_towers.READERS}.items()))
+FAMILIES = tuple(_READERS)
 
 
-def _rotary(c: Config, kind: str, shape: Shape) -> Shape:
+def _rotary(c: Config, kind: str, p: Plan) -> dict[str, int]:
     """Rows and width of the tables of sines and cosines that a server makes."""
-    text = c.inner("text_config") if c.has("text_config") else c
-    if kind in _UNROTATED or shape.get("learned_positions"):
+    text = c.part("text_config")
+    if kind in _UNROTATED or p.embedding["positions"]:
         return {}
     # Gemma3TextConfig: 131,072 positions when absent
     rows = text.size("max_position_embeddings", default=131_072 if kind in _GEMMA_3 else 0, least=0, most=_MAX_ROWS)
@@ -47,13 +45,13 @@ def _rotary(c: Config, kind: str, shape: Shape) -> Shape:
         rows *= 2
     rows = min(rows, _MAX_ROWS)
     share = text.raw.get("partial_rotary_factor", text.raw.get("rotary_pct", newer.raw.get("partial_rotary_factor")))
-    part = round(share * shape["head_dim"]) if type(share) is float and 0 < share < 1 else 0
+    part = round(share * p.attention.get("head_dim", 0)) if type(share) is float and 0 < share < 1 else 0
     return ({"rotary_rows": rows} if rows else {}) | ({"rotary_dim": part} if part else {})
 
 
 def _stored(c: Config) -> str:
     """The number format of the checkpoint's matrices; a method that this module does not know stands as it is called."""
-    text = c.inner("text_config") if c.has("text_config") else c
+    text = c.part("text_config")
     holder = c if c.has("quantization_config") else text
     if not holder.has("quantization_config"):
         return ""
@@ -74,87 +72,6 @@ def _stored(c: Config) -> str:
                 return "int4-sym-g32"
             return "fp8-block" if form == "fp8" and weights.text("strategy") == "block" else form
     return {"mxfp4": "mxfp4", "fbgemm_fp8": "fp8"}.get(method, method)
-
-
-_READERS: dict[str, Callable[[Config], Shape]] = dict(
-    sorted(
-        (
-            {"mamba_ssm": recurrent.original_mamba}
-            | dense.READERS
-            | mixtures.READERS
-            | recurrent.READERS
-            | more.READERS
-            | unlike.READERS
-            | dict(counted.READERS)
-            | towers.READERS
-            | seeing.READERS
-            | dict(beside.READERS)
-            | dict(rare.READERS)
-            | dict(sensing.READERS)
-        ).items()
-    )
-)
-FAMILIES = tuple(_READERS)
-
-# Parts that no field of a shape expresses: which key of a config tells of them, and what a shape would need to say.
-_INDEXER = "the indexer of sparse attention: its heads, their width and how many tokens it picks"
-_LINEAR = (
-    "layers of linear attention: how many, their key and value heads and widths, and the width of their convolution"
-)
-_STATE = "layers of a state space: how many, their inner width, state, heads, groups and convolution"
-_NO_FIELD: Mapping[str, str] = {
-    "index_n_heads": _INDEXER,
-    "index_topk": _INDEXER,
-    "linear_num_value_heads": _LINEAR,
-    "linear_attn_config": _LINEAR,
-    "attn_type_list": _LINEAR,
-    "ssm_cfg": _STATE,
-    "state_size": _STATE,
-    "mamba_d_state": _STATE,
-    "ssm_state_size": _STATE,
-}
-# Readers that know what to make of those keys.
-_AWARE = {
-    *counted.READERS,
-    *recurrent.READERS,
-    *more.READERS,
-    *rare.READERS,
-    *sensing.READERS,
-    *seeing.READERS,
-    *unlike.READERS,
-    "mamba_ssm",
-    "deepseek_v32",
-    "glm_moe_dsa",
-    "minimax_m2",
-    "qwen3_5",
-    "qwen3_5_moe",
-}
-
-
-def _inexpressible(c: Config, kind: str) -> str:
-    """What a config has that no field of a shape says, or that the reader of its type does not ask for; empty without."""
-    if kind in _AWARE:
-        return ""
-    text = c.inner("text_config") if isinstance(c.raw.get("text_config"), Mapping) else c
-    found = [part for key, part in _NO_FIELD.items() if text.has(key)]
-    kinds = text.raw.get("layer_types")
-    if isinstance(kinds, list) and "linear_attention" in kinds:
-        found.append(_LINEAR)
-    return found[0] if found else ""
-
-
-def _refuse(c: Config, kind: str) -> NoReturn:
-    """Say of an unknown type which field it would need, and how to write a shape by hand."""
-    by_hand = (
-        "write its sizes by hand with catalog.define('model', ...), or in a file for catalog.load_models (the page Your own "
-        "shows how)"
-    )
-    if part := _inexpressible(c, kind):
-        raise InputError(
-            f"{c.file}: model_type {kind[:40]!r} has what no field of a shape says yet, {part}; read as plain attention its "
-            f"parameters, cache and work would all be wrong. For an estimate without that part, {by_hand}"
-        )
-    raise InputError(f"{c.file}: {unknown_name('model_type', kind, FAMILIES)}; or {by_hand}")
 
 
 def _name(c: Config, file: str) -> str:
@@ -187,6 +104,11 @@ def from_hf_config(source: str | Path | Mapping[str, Any]) -> Model:
     ...                 "intermediate_size": 128, "vocab_size": 1000}).head_dim
     16
     """
+    return Model(**fields_of(source))
+
+
+def fields_of(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of that model."""
     if isinstance(source, str | Path):
         path = Path(source)
         raw, file = read_json(path), path.name
@@ -201,11 +123,13 @@ def from_hf_config(source: str | Path | Mapping[str, Any]) -> Model:
             f"{file}: no model_type; give the config.json as it was published. This reader knows {len(FAMILIES)} types, which "
             "mlsysim.catalog.hf.FAMILIES lists"
         )
-    if kind not in _READERS or _inexpressible(c, kind):
-        _refuse(c, kind)
-    shape = _READERS[kind](c)
-    shape |= _rotary(c, kind, shape) | {"stored": _stored(c)}
+    if kind not in _READERS:
+        refuse_unsaid(c, kind)
+        raise InputError(f"{file}: {unknown_name('model_type', kind, FAMILIES)}; or {BY_HAND}")
     try:
-        return Model(name=_name(c, file), family=kind, source=file, where="read by from_hf_config", **shape)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
+        p = _READERS[kind](c)
+        found = p.fields()
+    except InputError as error:  # of a key, which names the file, or of a block
+        raise error if str(error).startswith(file) else InputError(f"{file}: {error}") from error
+    found |= {"name": _name(c, file), "family": kind, "source": file, "where": "read by from_hf_config"}
+    return found | _rotary(c, kind, p) | {"stored": _stored(c)}

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,10 +11,9 @@ from mlsysim.files import read_text
 
 MAX_CONFIG_BYTES = 1_000_000
 MAX_SIZE = 10**7  # of any one dimension; the largest vocabulary in use is below 300,000
+MAX_LAYERS = 10_000  # each of which has a list of operations; the deepest model in use has a few hundred
 _MAX_DIGITS = 20
 _EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts")
-
-Shape = dict[str, Any]
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -123,15 +122,60 @@ class Config:
         if self.has(key) and (type(self.raw[key]) is not type(allowed) or self.raw[key] != allowed):
             self.fail(key, f"is not supported ({why}); only {short(allowed)} is")
 
-    def heads(self, *keys: str) -> int:
-        return self.size(*(keys or ("num_attention_heads",)))
+    def look(self, how: Any, least: int = 1) -> Any:
+        """What a setting of a family says: itself, or what stands under its keys, of which the last may be a default.
 
-    def head_dim(self, hidden: int, heads: int, key: str = "num_attention_heads", default: int | None = None) -> int:
+        >>> Config({"d_model": 64}, "config").look(("hidden_size", "d_model")), Config({}, "config").look(("use_bias", True))
+        (64, True)
+        """
+        if callable(how):
+            return how(self)
+        if isinstance(how, str):
+            return self.size(how, least=least)
+        if not isinstance(how, tuple):
+            return how
+        if isinstance(how[-1], bool):
+            return self.flag(how[0], how[-1])
+        if isinstance(how[-1], int):
+            return self.size(*how[:-1], default=how[-1], least=least)
+        return self.size(*how, least=least)
+
+    def sizes(self, **usual: int) -> list[int]:
+        """Sizes under those names, each with its default."""
+        return [self.size(key, default=default) for key, default in usual.items()]
+
+    def factor(self, key: str, default: float | None) -> Any:
+        """A number that some size is multiplied with."""
+        value = self.raw.get(key, default)
+        if type(value) not in (int, float) or not 0 < value <= 100:
+            self.fail(key, "must be a number in (0, 100]")
+        return value
+
+    def part(self, *keys: str) -> "Config":
+        """The first of those objects that is given; newer configs keep the text model in one, older ones beside the rest."""
+        return next((self.inner(key) for key in keys if self.has(key)), self)
+
+    def given(self, **usual: Any) -> "Config":
+        """The config with defaults of a family under the keys that it does not have."""
+        return Config({**usual, **self.raw}, self.file)
+
+    def but(self, **changed: Any) -> "Config":
+        """The config with other values under some keys."""
+        return Config({**self.raw, **changed}, self.file)
+
+    def without(self, *keys: str) -> "Config":
+        return Config({k: v for k, v in self.raw.items() if k not in keys}, self.file)
+
+    def layers(self, *keys: str) -> int:
+        """How many layers there are."""
+        return self.size(*(keys or ("num_hidden_layers",)), most=MAX_LAYERS)
+
+    def head_dim(self, hidden: int, heads: int, *keys: str, default: int | None = None) -> int:
         """Given, or the default, or hidden / heads (what transformers does in most families)."""
         if self.has("head_dim") or default is not None:
             return self.size("head_dim", default=default)
         if hidden % heads:
-            used = key if self.has(key) else "n_head"
+            used = next((key for key in keys if self.has(key)), "num_attention_heads")
             self.fail(used, f"does not divide hidden = {hidden} and there is no head_dim; add head_dim or correct one")
         return hidden // heads
 
@@ -144,10 +188,11 @@ class Config:
             raise InputError(f"{self.file}: {names[0]} = {kv} must divide the number of heads, {heads}; correct one")
         return kv
 
-    def top_k(self, experts: int, key: str = "num_experts_per_tok") -> int:
-        k = self.size(key)
+    def top_k(self, experts: int, *keys: str) -> int:
+        used = next((key for key in keys if self.has(key)), keys[0] if keys else "num_experts_per_tok")
+        k = self.size(used)
         if k > experts:
-            self.fail(key, f"must not exceed the number of experts, {experts}")
+            self.fail(used, f"must not exceed the number of experts, {experts}")
         return k
 
     def no_experts(self) -> None:
@@ -155,23 +200,26 @@ class Config:
             if self.has(key) and self.raw[key] not in (0, 1):
                 self.fail(key, f"contradicts model_type {self.text('model_type')!r}, which has no experts; correct one")
 
-    def base(self) -> dict[str, Any]:
-        """Sizes under the names that most families use."""
-        return {
-            "layers": self.size("num_hidden_layers"),
-            "hidden": self.size("hidden_size"),
-            "heads": self.heads(),
-            "vocab": self.size("vocab_size"),
-        }
+    def kinds(self, layers: int, usual: Callable[[int], str], key: str = "layer_types") -> list[str]:
+        """What each layer is, where a newer config lists them; else as the code of the family has it."""
+        found = self.raw.get(key)
+        if found is None:
+            return [usual(i) for i in range(layers)]
+        if not isinstance(found, list) or len(found) != layers or not all(isinstance(kind, str) for kind in found):
+            self.fail(key, f"must be a list of {layers} names, one for each layer")
+        return found
 
-    def windowed_layers(self, layers: int, otherwise: int) -> int:
-        """Layers with a sliding window, counted in ``layer_types`` where a newer config lists them."""
-        kinds = self.raw.get("layer_types")
-        if kinds is None:
-            return otherwise
-        if not isinstance(kinds, list) or len(kinds) != layers or not all(isinstance(k, str) for k in kinds):
-            self.fail("layer_types", f"must be a list of {layers} names, one for each layer")
-        return sum(k == "sliding_attention" for k in kinds)
+    def numbers(self, key: str, layers: int, *allowed: int) -> list[int]:
+        """A list of whole numbers, one for each layer, perhaps of few values."""
+        value = self.raw.get(key)
+        if not isinstance(value, list) or len(value) != layers or not all(_fits(v, allowed) for v in value):
+            what = f"numbers {' or '.join(map(str, allowed))}" if allowed else "positive numbers"
+            self.fail(key, f"must be a list of {layers} {what}, one for each layer")
+        return value
+
+
+def _fits(value: Any, allowed: tuple[int, ...]) -> bool:
+    return type(value) is int and (value in allowed if allowed else 0 < value <= MAX_SIZE)
 
 
 def short(value: Any) -> str:

@@ -158,7 +158,7 @@ def _plan(args: argparse.Namespace) -> int:
         return 0
     print(f"{len(found.rows):,} plans for {found.model.name} on {found.cluster.devices:,} x {cluster.device.name};")
     print(f"{len(found.fitting):,} fit into {units.format(found.capacity, 'byte')}\n")
-    print(found.explain(args.count))
+    print(found.table(args.count))
     print(f"\n{found.rates}\nRank 1: {found.why_first()}.")
     print(found.caution(args.count))
     reasons = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in found.losers().items())

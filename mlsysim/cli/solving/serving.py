@@ -59,9 +59,7 @@ def _serve(args: argparse.Namespace) -> int:
         text = str(found)
         print(f"{text}\n{found.method}" if found.fits else text)
         if args.explain and found.fits:
-            print(found.generation.explain())
-            if found.load:
-                print(found.load.explain())
+            print(found.explain())
     return 0 if found.answered else NO_ANSWER
 
 

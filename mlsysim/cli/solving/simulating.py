@@ -271,8 +271,10 @@ def _print(found: serving.Simulation, full: serving.Saturation | None) -> None:
         f"{bounds.tokens} tokens a step, {bounds.sequences} sequences, {bounds.blocks} blocks of {bounds.block_tokens} tokens"
         + (", prefix cache" if bounds.prefix_caching else "")
     )
-    rejected = [r for r in found.records if r.rejected]
-    print(f"{len(found.served)} requests served in {units.format(found.makespan, 's', 4)}, {len(rejected)} rejected")
+    rejected = found.rejected
+    print(
+        f"{len(found.records) - len(rejected)} requests served in {units.format(found.makespan, 's', 4)}, {len(rejected)} rejected"
+    )
     for record in rejected[:5]:
         print(f"  rejected: {record.rejected}")
     print(

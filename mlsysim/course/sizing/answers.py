@@ -143,7 +143,7 @@ def _explained(found: Any) -> str:
     html = str(found._repr_html_())
     if not isinstance(found, Explanation):
         return html
-    labels = dict.fromkeys(t.label for t in found.terms)
+    labels = dict.fromkeys(t.label for t in found.terms if t.label)
     known: list[Equation] = [equations.lookup(label) for label in labels]
     rows = "".join(
         f"<tr><td><code data-equation='{escape(e.label)}'>{escape(e.label)}</code></td><td>{escape(e.formula)}</td>"

@@ -11,7 +11,7 @@ from mlsysim.doors.training import tokens_of
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.memory.serving import FORMATS, KV_FORMATS, as_published, checkpoint
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 # What can be asked, and how a person would ask it.
 TASKS = {
@@ -25,7 +25,7 @@ _BOTH, _ALL = ("serve", "fits"), tuple(TASKS)
 
 
 @dataclass(frozen=True)
-class Field(Listed):
+class Field(Result):
     """A field of the form."""
 
     name: str
@@ -98,7 +98,7 @@ FIELDS: Mapping[str, Field] = {
 
 
 @dataclass(frozen=True)
-class Job(Listed):
+class Job(Result):
     """A form that was read: who does what where, and every value that somebody gave."""
 
     task: str

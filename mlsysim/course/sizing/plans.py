@@ -14,7 +14,7 @@ from mlsysim.doors.training import networked
 from mlsysim.doors.words import Assumed
 from mlsysim.errors import InputError
 from mlsysim.parallelism import RECOMPUTES, Plan
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.training import TrainingStep
 
 MOST_PLANS = 4000
@@ -23,7 +23,7 @@ LEFT_OUT = "Splits in powers of two; no groups of shards; context parallelism of
 
 
 @dataclass(frozen=True)
-class Tried(Listed):
+class Tried(Result):
     """The best of the plans that were tried, and how many there were."""
 
     plan: Plan
@@ -40,8 +40,8 @@ def _chunks(model: Model, pp: int, micro_batches: int) -> list[int]:
     """Chunks of layers per stage, as the search of all plans has them, in powers of two."""
     if pp == 1 or micro_batches % pp:
         return [1]
-    most = max(1, (model.layers + 2) // pp)
-    return [v for v in (1, 2, 4, 8) if v == 1 or (v <= most and -model.layers % (pp * v) <= 2)]
+    most = max(1, (model.n_layers + 2) // pp)
+    return [v for v in (1, 2, 4, 8) if v == 1 or (v <= most and -model.n_layers % (pp * v) <= 2)]
 
 
 def candidates(model: Model, machines: Machines, global_batch: int, given: Mapping[str, Any]) -> Iterator[Plan]:
@@ -53,7 +53,7 @@ def candidates(model: Model, machines: Machines, global_batch: int, given: Mappi
 
     splits = product(
         of("tp", _powers(min(domain, n, 64))),
-        of("pp", _powers(min(64, model.layers, n))),
+        of("pp", _powers(min(64, model.n_layers, n))),
         of("cp", [1] if model.is_moe else [1, 2]),
     )
     for tp, pp, cp in splits:

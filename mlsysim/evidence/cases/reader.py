@@ -19,7 +19,7 @@ from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.files import read_text
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 MAX_FILE_BYTES = 16_000_000
 MAX_ROWS = 100_000
@@ -28,7 +28,7 @@ _HIDDEN = frozenset({"id", "group", "source_key", "source", "notes", "verified",
 
 
 @dataclass(frozen=True)
-class CaseClass(Listed):
+class CaseClass(Result):
     """Columns of one class of cases: kind of each input column, and the column that is to be predicted."""
 
     name: str
@@ -127,7 +127,7 @@ TABLED = tuple(name for name in CLASSES if not name.startswith("serving_"))  # c
 
 
 @dataclass(frozen=True)
-class Case(Listed):
+class Case(Result):
     """One measurement; ``inputs`` is all that a predictor sees of it (None stands for an empty cell)."""
 
     id: str
@@ -138,7 +138,7 @@ class Case(Listed):
 
 
 @dataclass(frozen=True)
-class CaseFile(Listed):
+class CaseFile(Result):
     """The rows of one file, all of one class."""
 
     name: str

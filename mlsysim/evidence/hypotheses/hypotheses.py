@@ -8,7 +8,7 @@ from typing import Any
 
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import InputError, named, unknown_name
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps.rungs import Rungs
 
 SENSES = (">=", "<=", ">")
@@ -33,7 +33,7 @@ class Criterion:
 
 
 @dataclass(frozen=True)
-class Hypothesis(Listed):
+class Hypothesis(Result):
     """A claim about what a model gets wrong, and what would show it."""
 
     id: str
@@ -50,7 +50,7 @@ class Hypothesis(Listed):
 
 
 @dataclass(frozen=True)
-class Judged(Listed):
+class Judged(Result):
     """One criterion with its values, one per seed or split where there is chance; met is None when they disagree."""
 
     criterion: Criterion
@@ -59,7 +59,7 @@ class Judged(Listed):
 
 
 @dataclass(frozen=True)
-class Verdict(Listed):
+class Verdict(Result):
     """What a rule makes of numbers."""
 
     hypothesis: Hypothesis

@@ -13,7 +13,7 @@ from mlsysim import catalog
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.evidence.hypotheses.measured import NO_TABLES, Grouped, KernelTables, Product
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 TERA = 1024e9  # FLOP in its TFLOP
 GIGA = 2.0**30  # byte in the GB of a size; those of a bandwidth are 1e9 in name only
@@ -85,9 +85,12 @@ def shape_of(model: Model | str, raw: bool = False) -> Shape:
     (8, 1)
     """
     m = catalog.model(model)
+    core = m.core
+    if core is None:
+        raise InputError(f"shape_of: {m.name} has no attention, and the tool knows no other layers; take another model")
     moe = m.is_moe and (not raw or m.name.startswith("Qwen"))
     return Shape(
-        layers=m.layers,
+        layers=m.n_layers,
         hidden=m.hidden,
         heads=m.heads,
         kv_heads=m.kv_heads,
@@ -95,11 +98,11 @@ def shape_of(model: Model | str, raw: bool = False) -> Shape:
         width=m.moe_ffn if moe else m.ffn or m.moe_ffn,
         experts=m.n_experts if moe else 1,
         top_k=m.top_k if moe else 1,
-        shared=m.n_shared_experts if moe else 0,
-        rank=m.kv_lora_rank if m.is_mla else 0,
-        query_rank=m.q_lora_rank if m.is_mla else 0,
-        rotary=m.qk_rope_head_dim if m.is_mla else 0,
-        value_dim=m.v_head_dim if m.is_mla else 0,
+        shared=m.shared_ffn // m.moe_ffn if moe else 0,
+        rank=core.latent_v,
+        query_rank=m.rank("q_down"),
+        rotary=core.rope_dim,
+        value_dim=core.v_dim if m.is_mla else 0,
     )
 
 
@@ -311,7 +314,7 @@ def routed_time(s: Setup, share: float) -> float:
 
 
 @dataclass(frozen=True)
-class Answer(Listed):
+class Answer(Result):
     """What the tool prints, in seconds; the parts are those of one layer."""
 
     setup: Setup

@@ -13,7 +13,7 @@ from mlsysim import catalog
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import named
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.units import us
 
 
@@ -72,7 +72,7 @@ class Attention(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KernelTables(Listed):
+class KernelTables(Result):
     """What was measured on one device. The keys of attention are what one device holds of it.
 
     ``("MHA", heads, kv heads, head size)``, ``("MLA", heads, rank, rotary size)`` for decoding,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from mlsysim.inference import Deployment
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.comparisons import jump
 from mlsysim.serving_steps.rungs import TIER_0, Rungs
@@ -18,7 +18,7 @@ JUMP = 0.05  # H6
 
 
 @dataclass(frozen=True)
-class TimeCurve(Listed):
+class TimeCurve(Result):
     """Step times of two forms over one axis, s."""
 
     x: tuple[float, ...]

@@ -9,7 +9,7 @@ from mlsysim import hlo, network
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.hlo.fusing.items import Collective
 from mlsysim.network import astrasim
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 A100 = ("switch:8", 300 * astrasim.GB, 1e-6, "ring", 1, 1, 1e-9, 1555.2e9, "localBWAware", "unaware", "astrasim")
 
@@ -19,7 +19,7 @@ def _numbers(text: str) -> list[float]:
 
 
 @dataclass(frozen=True)
-class CollectiveRow(Listed):
+class CollectiveRow(Result):
     """One run of a single collective. ``text`` holds its columns, in the order that the data file names."""
 
     text: str
@@ -57,7 +57,7 @@ class CollectiveRow(Listed):
 
 
 @dataclass(frozen=True)
-class StepRow(Listed):
+class StepRow(Result):
     """One run of a training step: (compute time in ns or None, bytes of an all-reduce or None, what it waits for) per region."""
 
     program: str
@@ -85,7 +85,7 @@ class StepRow(Listed):
 
 
 @dataclass(frozen=True)
-class Compared(Listed):
+class Compared(Result):
     """The sample that ships, and how many of all runs agree: (equal to the nanosecond, compared)."""
 
     counts: Mapping[str, tuple[int, int]]

@@ -10,7 +10,7 @@ from mlsysim import energy
 from mlsysim.catalog.sourced import shipped
 from mlsysim.errors import named
 from mlsysim.evidence.metrics import signed_error
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 FITTED = "a100-gpt3-forward"  # the run that the curve is fitted on: every second of its rows
 HIGHEST = {"A100-SXM4-80GB": 1380.0, "A40": 1440.0}  # MHz: above it the passes no longer get faster
@@ -19,7 +19,7 @@ _EXPONENTS = [1.5 + 0.05 * i for i in range(31)]
 
 
 @dataclass(frozen=True)
-class ClockRun(Listed):
+class ClockRun(Result):
     """One published run: a row for each clock in MHz, cap in W, or hour of the day."""
 
     name: str

@@ -16,7 +16,7 @@ from mlsysim.efficiencies import shipped as constants_of
 from mlsysim.errors import InputError, named
 from mlsysim.evidence.measured.measurements import Check
 from mlsysim.evidence.predictors.serving import predict_tpot, predict_ttft
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 _USERS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # in flight, of a front
 _FULL = 1.0  # answers that somebody waits for a place before a front ends
@@ -24,7 +24,7 @@ _BACKENDS = {"TensorRT-LLM": "trtllm", "SGLang": "sglang", "vLLM": "vllm"}  # as
 
 
 @dataclass(frozen=True)
-class FrontPoint(Listed):
+class FrontPoint(Result):
     """One measured point; times in s, rates in tokens/s of answers. Where the source prints a rate there are no times."""
 
     run: str  # table of the file that it stands in
@@ -150,7 +150,7 @@ def loop_at(
     """
     made = _deployed(model, device, tp, precision)
     m, d = made.model, made.device
-    by = serving.served_by(made.work, float(precision == "fp4"), constants_of("serving_tpot"))
+    by = serving.server_constants(made.work, float(precision == "fp4"), constants_of("serving_tpot"))
     room = USABLE * d.usable_memory - made.weight_memory
     slots = room / float(made.kv_memory(1.0, input_len + output_len / 2.0))
     if slots < 1:
@@ -158,7 +158,7 @@ def loop_at(
             f"loop_at: {m.name} on {tp} x {d.name} has no room for the cache of a request; give more devices"
         )
     pool = serving.Pool(made.split, made.machine, serving.served(made.efficiencies, by), slots=slots)
-    latency, pace = serving.begun_by(made.work, "", constants_of("serving_ttft"), float(precision == "fp4"))
+    latency, pace = serving.ttft_constants(made.work, "", constants_of("serving_ttft"), float(precision == "fp4"))
     return serving.closed_loop(
         made.work, pool, concurrency=concurrency, input_len=input_len, output_len=output_len,
         latency=latency, pace=pace, drafted=drafted, accepted=accepted, ahead=ahead, spread=spread,

@@ -9,7 +9,7 @@ from typing import Any
 from mlsysim.catalog.sourced import Sourced, shipped, sourced
 from mlsysim.errors import named
 from mlsysim.evidence.metrics import signed_error
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 # The files of rows, and what stands in each.
 TABLES: Mapping[str, str] = MappingProxyType(
@@ -43,7 +43,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Measurement(Listed):
+class Measurement(Result):
     """One published figure; ``inputs`` are the numbers that describe the work."""
 
     name: str
@@ -64,7 +64,7 @@ class Measurement(Listed):
 
 
 @dataclass(frozen=True)
-class Check(Listed):
+class Check(Result):
     """A published figure beside ours, both in the unit of the prediction; errors are predicted over measured less 1."""
 
     measurement: Any  # a Measurement, or a point of a front

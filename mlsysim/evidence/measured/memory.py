@@ -12,7 +12,7 @@ from mlsysim.errors import named
 from mlsysim.evidence.measured.measurements import Check, Measurement
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.memory import ServerMemory
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 
 def _checkpoint(_: Measurement, i: Mapping[str, Any]) -> float:
@@ -37,7 +37,7 @@ _LOGGED = {
 
 
 @dataclass(frozen=True)
-class ServerStart(Listed):
+class ServerStart(Result):
     """What a server's start-up log says that it holds, with the options it was started with."""
 
     name: str

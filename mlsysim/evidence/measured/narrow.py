@@ -30,8 +30,8 @@ def linear_share(model: Model | str, seq: float, part: str = "linear") -> float:
     (0.814, 0.657)
     """
     m = catalog.model(model)
-    mlp = m.layers * m.hidden * m.ffn * (3 if m.gated_mlp else 2)
-    matrices = mlp + m.layers * m.hidden * m.head_dim * 2 * (m.heads + m.kv_heads)
+    mlp = m.n_layers * m.hidden * m.ffn * (3 if m.gated_mlp else 2)
+    matrices = mlp + m.n_layers * m.hidden * m.head_dim * 2 * (m.heads + m.kv_heads)
     whole = float(forward_flops(m, seq, True))
     return float(2 * (matrices if part == "linear" else mlp) / whole)
 

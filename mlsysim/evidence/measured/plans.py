@@ -10,14 +10,14 @@ from mlsysim.catalog import Model, Node
 from mlsysim.catalog.sourced import Sourced, figures, shipped
 from mlsysim.errors import InputError, named
 from mlsysim.parallelism import Plan
-from mlsysim.results import Listed, shown
+from mlsysim.results import Result, shown
 
 _GPT_VOCAB = 51_200  # of the Megatron papers, padded
 _HARDWARE_PASSES = 4.0  # forward equivalents in Megatron's count of a step with full recomputation
 
 
 @dataclass(frozen=True)
-class PublishedPlan(Listed):
+class PublishedPlan(Result):
     """A plan as printed; ``devices`` is the source's own count, not the product of the degrees."""
 
     name: str
@@ -60,7 +60,7 @@ class PublishedPlan(Listed):
         if self.rate_convention == "megatron":
             m = self.shape
             return float(
-                flops.megatron_flops(self.global_batch, self.seq, m.layers, m.hidden, m.vocab, _HARDWARE_PASSES)
+                flops.megatron_flops(self.global_batch, self.seq, m.n_layers, m.hidden, m.vocab, _HARDWARE_PASSES)
             )
         return float(flops.counted_flops(self.shape, self.seq, self.rate_convention) * self.tokens)
 
@@ -78,7 +78,7 @@ def _shape(raw: Mapping[str, Any]) -> Model:
     if "catalogue" in raw:
         return catalog.model(raw["catalogue"])
     hidden, heads = raw["gpt"]["hidden"], raw["gpt"]["heads"]
-    return Model(
+    return catalog.decoder(
         raw["model"],
         layers=raw["layers"],
         hidden=hidden,

@@ -7,7 +7,7 @@ from mlsysim import serving
 from mlsysim.evidence.hypotheses import expert_claims
 from mlsysim.evidence.measured.measurements import measurements
 from mlsysim.experts import two_batch_time
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps import TIER_0, Batch, step_model
 
 DEVICES = 128  # of our deployment: 2 routed experts on each, as on the service's 144 with 32 of 256 experts twice
@@ -20,7 +20,7 @@ _TERMS = {
 
 
 @dataclass(frozen=True)
-class DecodeStep(Listed):
+class DecodeStep(Result):
     """A decode step of the service: ours by term, what others rebuilt, what users saw; times in s."""
 
     batch: int  # sequences of a device, by the law of the closed loop
@@ -64,7 +64,7 @@ def _terms(batch: float, context: float) -> tuple[dict[str, float], float]:
 
 
 @dataclass(frozen=True)
-class Day(Listed):
+class Day(Result):
     """A day of DeepSeek's service: output tokens per second of a node, by its pools and by its count."""
 
     by_pools: float  # eq-pools-rate of the two published rates

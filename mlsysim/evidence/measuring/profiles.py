@@ -13,7 +13,7 @@ from typing import Any
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.errors import InputError, named, unknown_name
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps import documents
 from mlsysim.serving_steps.patterns import mixed_bandwidth, scattered_bandwidth
 from mlsysim.serving_steps.rates import Rate, Rates
@@ -56,7 +56,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Profile(Listed):
+class Profile(Result):
     """What one device was measured to do. Bandwidths in byte/s, arithmetic in FLOP/s, times in s."""
 
     name: str

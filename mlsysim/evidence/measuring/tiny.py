@@ -6,7 +6,7 @@ It shares no code with the micro-benchmark but the attention formula, and its ti
 from functools import partial
 from typing import Any
 
-from mlsysim.catalog.shapes import Model
+from mlsysim.catalog.shapes import decoder
 from mlsysim.evidence.measuring.profiles import Point, Profile
 from mlsysim.evidence.measuring.rounds import Rounds, attend, causal_mask
 from mlsysim.inference import deploy
@@ -15,7 +15,7 @@ from mlsysim.serving_steps.products import layer_products
 from mlsysim.serving_steps.step import StepModel, step_model
 
 # Large enough that no cache holds its weights: 47 MB a layer
-TINY = Model(
+TINY = decoder(
     name="Tiny-NumPy", layers=4, hidden=1024, heads=16, kv_heads=4, head_dim=64, ffn=2816, vocab=8192, source="own"
 )
 CASES = ((1, 128, 128), (1, 512, 512), (1, 1, 512), (8, 1, 512), (8, 1, 2048))  # batch, new tokens, context with them
@@ -36,10 +36,10 @@ class Tiny:
         qkv = (m.heads + 2 * m.kv_heads) * m.head_dim
         self.layers = [
             (weights(m.hidden, qkv), weights(m.heads * m.head_dim, m.hidden), weights(m.hidden, 2 * m.ffn), weights(m.ffn, m.hidden))
-            for _ in range(m.layers)
+            for _ in range(m.n_layers)
         ]  # fmt: skip
         self.head = weights(m.hidden, m.vocab)
-        self.cache = rng.standard_normal((m.layers, 2, batch, m.kv_heads, capacity, m.head_dim), dtype=np.float32)
+        self.cache = rng.standard_normal((m.n_layers, 2, batch, m.kv_heads, capacity, m.head_dim), dtype=np.float32)
 
     def step(self, x: Any, cached_len: int) -> Any:
         """Logits of the last token; ``x`` holds the new tokens' vectors, (batch, new, hidden)."""
@@ -80,7 +80,7 @@ def add(rounds: Rounds) -> None:
 def checks(rounds: Rounds) -> tuple[Point, ...]:
     """Seconds of those steps."""
     return tuple(
-        Point({"layers": TINY.layers, "batch": b, "new": n, "context": c}, rounds.seconds(("tiny", b, n, c)))
+        Point({"layers": TINY.n_layers, "batch": b, "new": n, "context": c}, rounds.seconds(("tiny", b, n, c)))
         for b, n, c in CASES
     )
 

@@ -10,7 +10,7 @@ from mlsysim.catalog import Device
 from mlsysim.efficiencies import lineage
 from mlsysim.errors import MlsysimError, UnknownNameError
 from mlsysim.evidence.measured.kernels import ELEMENT_BYTES
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.training import PEAK_FORMAT
 
 # Fitted constants: class of rows -> name -> value. Empty in datasheet mode.
@@ -24,7 +24,7 @@ class Unsupported(MlsysimError):
 
 
 @dataclass(frozen=True)
-class Prediction(Listed):
+class Prediction(Result):
     """A value in SI units, or the reason why there is none; and every value assumed for an empty cell."""
 
     predicted: float | None

@@ -185,7 +185,7 @@ def _device_power_fraction(row: Row, constants: Constants) -> float:
     cache = float(memory.kv_cache_of(model, batch, prompt + answer / 2.0))
     bandwidth = row.rate("hbm_bandwidth", "memory_bandwidth")
     least = float(roofline.memory_time((weights + cache) / tp, bandwidth))
-    launching = float(roofline.dispatch_time(_KERNELS_PER_LAYER * model.layers, _LAUNCH))
+    launching = float(roofline.dispatch_time(_KERNELS_PER_LAYER * model.n_layers, _LAUNCH))
     step = least / _memory_share(row, constants) + launching
     peak = row.rate("peak_flops", "peak_flops.bf16")
     efficiency = catalog.preset("roofline-page-prefill").efficiency.value

@@ -30,10 +30,10 @@ from mlsysim.serving.closed import (
     Loop,
     Pool,
     Served,
-    begun_by,
     closed_loop,
     served,
-    served_by,
+    server_constants,
+    ttft_constants,
 )
 from mlsysim.transformer import parameter_count
 
@@ -401,10 +401,10 @@ class _Fitted:
 
 
 def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
-    found = _Fitted(served_by(case.work, case.fused, steps))
+    found = _Fitted(server_constants(case.work, case.fused, steps))
     if not first:
         return found
-    latency, pace = begun_by(case.work, case.server, first, case.fused)
+    latency, pace = ttft_constants(case.work, case.server, first, case.fused)
     return dataclasses.replace(found, latency=float(latency), pace=float(pace))
 
 

@@ -6,7 +6,8 @@ What the library counts of a model (``work_of``, ``parameter_count``) is then wh
 from typing import Any
 
 from mlsysim import catalog
-from mlsysim.catalog import Model
+from mlsysim.catalog import Model, decoder
+from mlsysim.catalog.operations import Message
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence.predictors.base import Row, Unsupported
 
@@ -48,7 +49,7 @@ def model_of(row: Row, tied: bool = True) -> Model:
         raise Unsupported(f"the row gives no head_dim, and {heads} heads do not divide hidden = {hidden}; fill it in")
     bias = bool(row.inputs.get("bias", False))
     try:
-        return Model(
+        return decoder(
             name="the row's shape",
             **sizes,
             kv_heads=_assumed(row, "kv_heads", *usual),
@@ -87,6 +88,8 @@ def _parallel_block(row: Row) -> bool:
     """Whether a catalogue model of the row's name adds attention and MLP at once, so that a layer has one all-reduce."""
     name = row.inputs.get("model")
     try:
-        return bool(name) and catalog.model(str(name)).parallel_block
+        layers = catalog.model(str(name)).layers if name else ()
     except UnknownNameError:
         return False
+    messages = [sum(isinstance(o, Message) for o in layer.operations) for layer in layers]
+    return bool(messages) and max(messages) == 1

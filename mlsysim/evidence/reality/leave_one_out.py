@@ -9,13 +9,13 @@ from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import unknown_name
 from mlsysim.evidence.reality.report import check_class
 from mlsysim.evidence.written import toml
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 _DIGITS = 4
 
 
 @dataclass(frozen=True)
-class HonestScore(Listed):
+class HonestScore(Result):
     """Means over groups of rows whose constants were refitted without them, and the mean absolute error by group."""
 
     mape: float

@@ -13,31 +13,11 @@ from mlsysim.catalog.sourced import read_toml, shipped_toml
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.evidence.cases import CLASSES, TABLED, Case, CaseFile
 from mlsysim.evidence.reality.conversions import measured
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.transformer import parameter_count
 
 _ABOUT = ("group", "source", "where", "read", "metric", "tolerance", "conditions", "note", "printed")
 _READ = ("primary", "secondary")
-_SHAPE_COLUMNS = (
-    "layers",
-    "hidden",
-    "ffn",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "vocab",
-    "n_experts",
-    "top_k",
-    "n_shared_experts",
-    "moe_ffn",
-    "n_dense_layers",
-    "q_lora_rank",
-    "kv_lora_rank",
-    "qk_rope_head_dim",
-    "attn_window",
-    "n_windowed_layers",
-)
-
 # The ten categories of checks that rooflinepage2026, sec. 6, lists, and which rows belong to each.
 CATEGORIES = (
     "parameters",
@@ -74,7 +54,7 @@ _CATEGORY = {
 
 
 @dataclass(frozen=True)
-class PublishedRow(Listed):
+class PublishedRow(Result):
     """One published figure: the case that is scored, and where it comes from."""
 
     case: Case
@@ -179,7 +159,7 @@ def _row(class_name: str, name: str, raw: Mapping[str, Any], file: str) -> Publi
 def shapes() -> Mapping[str, Model]:
     """Shapes that the rows need and the catalogue does not hold.
 
-    >>> shapes()["GPT 22B"].layers
+    >>> shapes()["GPT 22B"].n_layers
     48
     """
     raw = shipped_toml(__package__, "shapes.toml")
@@ -187,7 +167,7 @@ def shapes() -> Mapping[str, Model]:
     for cells in raw["rows"]:
         sizes = dict(zip(raw["columns"], cells, strict=True))
         name = sizes.pop("model")
-        found[name] = Model(name=name, **sizes | {"vocab": sizes["vocab"] or 1})
+        found[name] = catalog.decoder(name, **sizes | {"vocab": sizes["vocab"] or 1})
     return MappingProxyType(found)
 
 
@@ -197,7 +177,21 @@ def _model(name: str) -> Model:
 
 def _shape(m: Model, name: str) -> dict[str, Any]:
     """The shape columns of a case; a part that the model does not have is an empty cell."""
-    sizes = {column: value for column in _SHAPE_COLUMNS if (value := getattr(m, column))}
+    core, shared = m.core, [o.copies for _, o in m.products("shared_experts", "up")]
+    near = [(n, one.window) for n, one in m.cores if one.window]
+    sizes: dict[str, float] = {
+        **{column: getattr(m, column) for column in ("hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")},
+        **{column: getattr(m, column) for column in ("n_experts", "top_k", "moe_ffn")},
+        "layers": m.n_layers,
+        "n_shared_experts": shared[0] if shared else 0,
+        "n_dense_layers": m.n_mlp_layers - m.n_moe_layers if m.is_moe else 0,
+        "q_lora_rank": m.rank("q_down"),
+        "kv_lora_rank": core.latent_v if core else 0,
+        "qk_rope_head_dim": core.rope_dim if core else 0,
+        "attn_window": near[0][1] if near else 0,
+        "n_windowed_layers": sum(n for n, _ in near),
+    }
+    sizes = {column: value for column, value in sizes.items() if value}
     if m.vocab == 1:  # a single layer, without an embedding
         sizes["vocab"] = 0.0
     counted = {"params": parameter_count(m).total, "active_params": flops.active_parameters(m)}

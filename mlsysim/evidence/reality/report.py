@@ -13,15 +13,15 @@ from mlsysim.evidence.reality.published import CATEGORIES, PublishedRow, case_fi
 from mlsysim.evidence.scoring import ScoredRow, Summary, predict, score, summarise
 from mlsysim.evidence.scoring.report import score_chart, score_lines, score_tables
 from mlsysim.intervals import refusals
-from mlsysim.results import Listed, Shown, plain
 from mlsysim.results import Report as Tables
+from mlsysim.results import Result, Shown, plain
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
 
 @dataclass(frozen=True)
-class CheckedRow(Listed):
+class CheckedRow(Result):
     """A published row beside our prediction."""
 
     row: PublishedRow

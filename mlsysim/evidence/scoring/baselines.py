@@ -20,12 +20,12 @@ from mlsysim.evidence.predictors.training_rows import Step, step_of
 from mlsysim.evidence.scoring import ScoredRow, Summary, summarise
 from mlsysim.evidence.scoring.domains import domain_of
 from mlsysim.parallelism import bubble_ratio
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.training import FLASH_BACKWARD
 
 
 @dataclass(frozen=True)
-class Baseline(Listed):
+class Baseline(Result):
     """An estimate: the time at an efficiency of one, and which rows share an efficiency."""
 
     name: str

@@ -21,7 +21,7 @@ from mlsysim.errors import InputError
 from mlsysim.evidence.metrics import mean
 from mlsysim.evidence.scoring import Report
 from mlsysim.intervals import log_error
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 MIN_GROUPS = 9  # for 80 %: below, one vote is more than half of what may lie outside
 NOMINAL = 0.8
@@ -69,7 +69,7 @@ def most_held(groups: int, nominal: float = NOMINAL) -> float:
 
 
 @dataclass(frozen=True)
-class GroupedErrors(Listed):
+class GroupedErrors(Result):
     """Signed log errors ln(predicted / measured) by source, each source left out of the fit that predicted it.
 
     ``parts`` says of every row into how many equal parts the vote of its group is split; into as many as the group has rows

@@ -78,14 +78,14 @@ def on_new_ground(file: CaseFile) -> dict[str, Report]:
     return found
 
 
-def leave_out(file: CaseFile, new_ground: bool = True) -> Leaving:
+def leave_out(file: CaseFile) -> Leaving:
     """Score the predictor of a class as the code now is: fitted to all, without each source, without each domain and source.
 
-    The last takes a fit for every pair of them; without ``new_ground`` it is left out.
+    The last takes a fit for every pair of them.
     """
     constants = fit(file.case_class.name, file.cases)
     left = score(file, "calibrated", leave_one_group_out=True)
-    return Leaving(file, constants, score_with(file, constants), left, on_new_ground(file) if new_ground else {})
+    return Leaving(file, constants, score_with(file, constants), left, on_new_ground(file))
 
 
 def log_variant(

@@ -17,7 +17,7 @@ from mlsysim.errors import unknown_name
 from mlsysim.evidence.cases import CaseFile
 from mlsysim.evidence.predictors.training_structures import ANY, COUNTED, Rows, Structure, Variant
 from mlsysim.evidence.scoring.domains import domains_left_out
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 _PULL = 0.05  # as in predictors.fitting: width of the pull to the start, in logits
 _ROUNDS = 40
@@ -46,7 +46,7 @@ def mean_and_error(values: Any) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Choice(Listed):
+class Choice(Result):
     """What a search ended at, without some rows."""
 
     structure: Structure
@@ -209,7 +209,7 @@ STARTS: Mapping[str, Structure] = MappingProxyType({"nothing": Structure(), "cou
 
 
 @dataclass(frozen=True)
-class Nested(Listed):
+class Nested(Result):
     """What choosing inside the folds says of a class, from one start; errors are fractions, means over sources or domains."""
 
     date: str

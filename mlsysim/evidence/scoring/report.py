@@ -14,8 +14,8 @@ from mlsysim.evidence.metrics import signed_error as signed_error
 from mlsysim.evidence.predictors import PREDICTORS, Constants, Prediction, shipped_constants
 from mlsysim.evidence.scoring.domains import domain_of, grounds
 from mlsysim.intervals import NEW, class_names, interval
-from mlsysim.results import Listed, Shown, labelled, plain
 from mlsysim.results import Report as Tables
+from mlsysim.results import Result, Shown, labelled, plain
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MODES = ("datasheet", "calibrated")
 
 
 @dataclass(frozen=True)
-class ScoredRow(Listed):
+class ScoredRow(Result):
     """A case beside its prediction, in the unit of its class; ``error`` is a fraction."""
 
     id: str
@@ -55,7 +55,7 @@ class ScoredRow(Listed):
 
 
 @dataclass(frozen=True)
-class GroupScore(Listed):
+class GroupScore(Result):
     """Score of one source: mean absolute error, mean signed error of the supported rows, share within tolerance."""
 
     n: int
@@ -69,7 +69,7 @@ class GroupScore(Listed):
 
 
 @dataclass(frozen=True)
-class Summary(Listed):
+class Summary(Result):
     """Scores averaged over groups, because rows of one group are strongly correlated."""
 
     n: int

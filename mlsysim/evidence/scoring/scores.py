@@ -14,7 +14,7 @@ from mlsysim.evidence.predictors import Constants, shipped_constants
 from mlsysim.evidence.scoring import GroupScore, Summary, score, score_with
 from mlsysim.evidence.scoring.leaving import Ladder, Leaving, count_constants
 from mlsysim.evidence.written import toml
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.training.shares import from_constants
 
 _DIGITS = 6
@@ -22,7 +22,7 @@ _FEW = 5  # rows of a group that say too little to compare on
 
 
 @dataclass(frozen=True)
-class ScoreSheet(Listed):
+class ScoreSheet(Result):
     """What a case file says about a class: scores as fractions, averaged over groups and by group."""
 
     cases: str

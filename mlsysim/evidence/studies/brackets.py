@@ -8,7 +8,7 @@ from mlsysim import hlo
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.evidence.studies.case_studies import Figure, figure
 from mlsysim.hlo.losses import bracket_position
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 # Steps of hespas2026 of which both a measurement and a profile are published, with our program of the same shape
 STEPS: tuple[tuple[str, str, str, str], ...] = (
@@ -38,7 +38,7 @@ ACCEL_SIM: Mapping[str, Sourced] = {
 
 
 @dataclass(frozen=True)
-class Bracket(Listed):
+class Bracket(Result):
     """A measured step between two predictions. ``low`` is our roofline of its program, ``high`` the sum of its regions'
     profiles without communication, which their prediction is never below."""
 

@@ -15,16 +15,15 @@ from mlsysim.equations import remembered
 from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.evidence.scoring.comparing import rounding_share
-from mlsysim.hlo.estimators.roofline import weighted
-from mlsysim.hlo.roofline import Roofline
-from mlsysim.results import Listed
+from mlsysim.hlo.estimators.roofline import RooflineEstimator, weighted
+from mlsysim.results import Result
 
 KINDS = ("measured", "predicted", "claim", "spec", "simulated")
 _KEYS = ("kind", "system", "workload", "quantity", "unit", "note", "last_digit", "spread", "value")
 
 
 @dataclass(frozen=True)
-class Figure(Listed):
+class Figure(Result):
     """One printed figure in SI units. ``last_digit`` is one unit of its last digit, ``spread`` a printed deviation."""
 
     name: str
@@ -94,7 +93,7 @@ def figure(name: str) -> Figure:
 
 
 @dataclass(frozen=True)
-class Comparison(Listed):
+class Comparison(Result):
     """A prediction beside a measurement whose digits are few: errors against the printed value and its two ends."""
 
     predicted: float
@@ -237,16 +236,13 @@ def _shares(estimate: hlo.Estimate) -> dict[str, tuple[Device, float]]:
 
 
 def _arithmetic_share(estimate: hlo.Estimate, device: Device) -> float:
-    clock = Roofline(device)
+    clock = RooflineEstimator(device)
     bound = total = 0.0
     for region in estimate.parts:
         for kernel, times in weighted(region.pieces):
-            seconds = clock.seconds(kernel)
-            products = sum(
-                n.cost.matrix_flops / clock.peak(n.cost.matrix_dtype)
-                for n in kernel.nodes
-                if n.cost.matrix_flops and n.cost.matrix_dtype in ("bf16", "f16")
-            )
+            work, seconds = kernel.work, clock.seconds(kernel.work)
+            narrow = {dtype: flops for dtype, flops in work.matrix.items() if dtype in ("bf16", "f16")}
+            products = clock.seconds(work._replace(bytes=0.0, vector=0.0, matrix=narrow))
             total += seconds * times
             if products and products >= seconds * (1 - 1e-9):
                 bound += seconds * times

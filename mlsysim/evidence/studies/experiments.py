@@ -13,7 +13,7 @@ from mlsysim.evidence.measured.serving_runs import ServingRun, serving_runs
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.evidence.studies.ladder import LadderScore, RunScore, alone, deployment_of, score
 from mlsysim.inference import Deployment
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps import BASELINE, Batch, Rates, Rungs, step_model
 from mlsysim.serving_steps.comparisons import layer_residual
 from mlsysim.serving_steps.step import StepModel
@@ -83,7 +83,7 @@ def gains(before: LadderScore, after: LadderScore, pair: str = "itl") -> dict[st
 
 
 @dataclass(frozen=True)
-class Split(Listed):
+class Split(Result):
     """A constant chosen on some runs and tried on others; gains are fractions."""
 
     constant: float  # s
@@ -132,7 +132,7 @@ def residuals(efficiency: float | None = None) -> dict[str, float]:
             model = step_model(d, model.rungs, _at(model, efficiency))
         prompt, output = round(run.input_len), run.output_len
         _, itl = alone(model, prompt, output)
-        found[run.name] = float(layer_residual(run.mean("itl"), itl, float(d.model.layers)))
+        found[run.name] = float(layer_residual(run.mean("itl"), itl, float(d.model.n_layers)))
     return found
 
 
@@ -147,7 +147,7 @@ def overhead_errors(per_step: float = 0.0, per_layer: float = 0.0, divided: bool
     for run in synchronous():
         d = deployment_of(run)
         _, itl = alone(step_model(d, Rungs(overhead="none")), round(run.input_len), run.output_len)
-        share = d.model.layers / (run.tp if divided else 1)
+        share = d.model.n_layers / (run.tp if divided else 1)
         found[run.name] = float(signed_error(itl + per_step + per_layer * share, run.mean("itl")))
     return found
 

@@ -17,7 +17,7 @@ from mlsysim.evidence.measured.serving_runs import METRICS, ServingRun, serving_
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.inference import Deployment, deploy, request_latency
 from mlsysim.memory.serving import BLOCK_TOKENS
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving_steps import TIER_0, Batch, Rungs, StepModel, blended_step, step_model
 
 STAGE_SECONDS = 60.0  # of each stage of a run whose requests are not known; it lasts twenty times as long as a request
@@ -25,7 +25,7 @@ _GRAIN = 512  # tokens of a context between which the time of a decode step is t
 
 
 @dataclass(frozen=True)
-class RunScore(Listed):
+class RunScore(Result):
     """One run beside its prediction: means and medians over its requests, s, and each request's error in latency."""
 
     run: ServingRun
@@ -39,7 +39,7 @@ class RunScore(Listed):
 
 
 @dataclass(frozen=True)
-class LadderScore(Listed):
+class LadderScore(Result):
     """Every run with one choice of rungs."""
 
     rungs: Rungs

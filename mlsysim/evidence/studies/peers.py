@@ -7,11 +7,11 @@ from typing import Any
 
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.evidence.metrics import signed_error
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 
 @dataclass(frozen=True)
-class PeerCase(Listed):
+class PeerCase(Result):
     """One question, what was measured or follows by arithmetic, and both answers, in one unit."""
 
     what: str
@@ -32,7 +32,7 @@ class PeerCase(Listed):
 
 
 @dataclass(frozen=True)
-class PeerSpeed(Listed):
+class PeerSpeed(Result):
     """A time or a rate of both; the peer has no answer where it has no such call."""
 
     what: str
@@ -42,7 +42,7 @@ class PeerSpeed(Listed):
 
 
 @dataclass(frozen=True)
-class PeerComparison(Listed):
+class PeerComparison(Result):
     """Everything that one run of the script printed, with its date and conditions."""
 
     conditions: MappingProxyType[str, str]

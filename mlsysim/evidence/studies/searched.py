@@ -8,7 +8,7 @@ from mlsysim import catalog, explore
 from mlsysim.evidence.measured.plans import PublishedPlan, published_plan
 from mlsysim.explore import Columns, PlanSearch
 from mlsysim.parallelism import RECOMPUTES, SHARDINGS, Plan
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.training import Efficiencies
 
 _LAYERS_PER_CHUNK = 2  # where a source says nothing of its schedule, as in the predictor of training steps
@@ -16,7 +16,7 @@ _SIMPLER = {"none": ("none",), "zero1": ("none", "zero1")}  # ways to shard that
 
 
 @dataclass(frozen=True)
-class Searched(Listed):
+class Searched(Result):
     """A published plan, every plan for its job, and those that its own software could have run."""
 
     row: PublishedPlan

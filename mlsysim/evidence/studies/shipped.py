@@ -33,7 +33,7 @@ def _step_inputs(row: PublishedPlan) -> dict[str, Any]:
     m, p, n = row.shape, row.plan, row.node
     return {
         "model": row.model,
-        "layers": float(m.layers),
+        "layers": float(m.n_layers),
         "hidden": float(m.hidden),
         "ffn": float(m.ffn),
         "heads": float(m.heads),

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from mlsysim.evidence import calibrating
 from mlsysim.evidence.measured.serving_runs import ServingRun, serving_runs
 from mlsysim.inference import deploy
-from mlsysim.results import Listed
+from mlsysim.results import Result
 from mlsysim.serving import Config, Request, simulate
 from mlsysim.serving_steps import TIER_0, step_model
 from mlsysim.serving_steps.calibration import METRICS
@@ -20,7 +20,7 @@ _APART = 1000.0  # s, between requests that shall not meet
 
 
 @dataclass(frozen=True)
-class TierScore(Listed):
+class TierScore(Result):
     """Errors of one run: mean absolute relative error over its requests, and the relative error of the mean."""
 
     run: str

@@ -9,11 +9,11 @@ from typing import Any
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import InputError
 from mlsysim.evidence.metrics import signed_error
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 
 @dataclass(frozen=True)
-class Tool(Listed):
+class Tool(Result):
     """Somebody's answer machine: a page, a package, or ours."""
 
     key: str
@@ -26,7 +26,7 @@ class Tool(Listed):
 
 
 @dataclass(frozen=True)
-class ToolAnswer(Listed):
+class ToolAnswer(Result):
     """What a tool says to a question; a page was asked by hand, so that nothing was timed."""
 
     value: float
@@ -35,7 +35,7 @@ class ToolAnswer(Listed):
 
 
 @dataclass(frozen=True)
-class Asked(Listed):
+class Asked(Result):
     """One question, what was published, and the answers; who has none says why."""
 
     key: str

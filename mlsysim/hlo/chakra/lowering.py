@@ -6,7 +6,6 @@ others. It runs a node without a communicator over all ranks, so a rank outside 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ from mlsysim.hlo.chakra.nodes import Node, Trace, TraceSet, Value
 from mlsysim.hlo.chakra.schema import COLLECTIVES, SECONDS
 from mlsysim.hlo.chakra.steps import MAX_STEPS, MICRO, Step, unroll, whole_micros
 from mlsysim.hlo.estimate import Links, Network, estimate
-from mlsysim.hlo.estimators import Estimator, RooflineEstimator, RunTime
-from mlsysim.hlo.estimators.base import Arguments
+from mlsysim.hlo.estimators import Cache, CachedEstimator, Estimator, RooflineEstimator
 from mlsysim.hlo.estimators.roofline import weighted
-from mlsysim.hlo.fusing.items import Collective
-from mlsysim.hlo.fusing.slicing import Region
+from mlsysim.hlo.fusing.items import Collective, Work
 from mlsysim.hlo.reader.calls import CallPrice
 from mlsysim.hlo.reader.limits import check
 from mlsysim.hlo.reader.program import Program
@@ -34,7 +31,6 @@ _IDLE: dict[str, Value] = {"num_ops": 1, "tensor_size": 1, SECONDS: 0.0}
 _Made = tuple[str, int, dict[str, Value]]  # type of a node, its microseconds, its attributes
 _TYPE = {
     "all_reduce": "ALL_REDUCE",
-    "cross-replica-sum": "ALL_REDUCE",
     "all_gather": "ALL_GATHER",
     "reduce_scatter": "REDUCE_SCATTER",
     "all_to_all": "ALL_TO_ALL",
@@ -73,7 +69,8 @@ def trace(
         collectives a trace cannot name.
     """
     chip = catalog.device(device)
-    pricing = _Once(estimator or RooflineEstimator(chip))
+    # asked once for each distinct region: what the estimate paid for, the trace has
+    pricing = CachedEstimator(estimator or RooflineEstimator(chip), Cache(), chip.name)
     found = estimate(program, chip, split, fusion, network, estimator=pricing, join=join, custom_calls=custom_calls)
     if found.shapes == "global":
         raise InputError(f"{found.program}: its shapes are those of the whole mesh; partition it, and trace one device")
@@ -83,34 +80,6 @@ def trace(
     note = {"producer": "mlsysim", "device": chip.name, "estimator": pricing.name, "split": split, "rounding": rounding}
     wire = network or (Links(chip.scale_up_bandwidth) if chip.has("scale_up_bandwidth") else None)
     return _Ranks(found.program, steps, max(1, found.partitions), wire).traces(note)
-
-
-class _Once:
-    """An estimator that is asked once for each distinct region: what the estimate paid for, the trace has."""
-
-    def __init__(self, estimator: Estimator) -> None:
-        self.estimator = estimator
-        self.known: dict[Any, RunTime] = {}
-
-    @property
-    def name(self) -> str:
-        return self.estimator.name
-
-    def get_run_time_estimate(self, region: Region) -> RunTime:
-        signature = region.signature()
-        if signature not in self.known:
-            self.known[signature] = self.estimator.get_run_time_estimate(region)
-        return self.known[signature]
-
-    def get_compile_args(self) -> Arguments:
-        return self.estimator.get_compile_args()
-
-    def get_exec_args(self) -> Arguments:
-        return self.estimator.get_exec_args()
-
-
-def _members(collective: Collective, ranks: int) -> tuple[tuple[int, ...], ...]:
-    return collective.groups or (tuple(range(ranks)),)
 
 
 class _Ranks:
@@ -133,10 +102,10 @@ class _Ranks:
                 self.where[id(c)] = self.register(c)
 
     def register(self, c: Collective) -> dict[int, tuple[int, ...]]:
-        if c.op not in _TYPE:
+        if c.name not in _TYPE:
             raise InputError(f"{self.name}: {c.op[:40]!r} has no name in Chakra's schema")
         where: dict[int, tuple[int, ...]] = {}
-        for group in _members(c, self.ranks):
+        for group in c.groups or (tuple(range(self.ranks)),):
             if len(group) > 1 and c.in_bytes:
                 self.groups.setdefault(group, len(self.groups) + 1)
             for rank in group:
@@ -189,10 +158,9 @@ class _Ranks:
         """Work of a region. ASTRA-sim's own roofline divides by both numbers, so neither is written as 0."""
         region = step.region
         if id(region) not in self.work:
-            kernels = list(weighted(region.pieces))
-            flops = fsum((k.flops + k.transcendentals) * n for k, n in kernels)
-            moved = fsum(k.bytes * n for k, n in kernels)
-            self.work[id(region)] = {"num_ops": _whole(flops), "tensor_size": _whole(moved)}
+            work = Work.total((kernel.work, n) for kernel, n in weighted(region.pieces))
+            done = _whole(work.flops + work.transcendentals)
+            self.work[id(region)] = {"num_ops": done, "tensor_size": _whole(work.bytes)}
         return {**self.work[id(region)], SECONDS: float(step.seconds)}
 
     def collective(self, c: Collective, rank: int) -> list[_Made]:
@@ -200,7 +168,7 @@ class _Ranks:
         if group not in self.groups or not c.in_bytes:
             return []  # alone, outside of all groups, or without a byte: nothing is sent
         attributes: dict[str, Value] = {
-            "comm_type": COLLECTIVES.index(_TYPE[c.op]),
+            "comm_type": COLLECTIVES.index(_TYPE[c.name]),
             "comm_size": c.in_bytes,
             "pg_name": str(self.groups[group]),
         }

@@ -7,13 +7,13 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from mlsysim.errors import InputError
 from mlsysim.hlo.fusing.slicing import Region
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 Arguments: TypeAlias = Mapping[str, str | int | float | bool]
 
 
 @dataclass(frozen=True)
-class RunTime(Listed):
+class RunTime(Result):
     """The time of one compute region in s, and who says so.
 
     ``low`` and ``high`` are the spread over repeats of a measurement; a closed form has none, and both equal ``seconds``.
@@ -63,5 +63,5 @@ class Estimator(Protocol):
         ...
 
     def get_exec_args(self) -> Arguments:
-        """What decides how it is run, such as the number of repeats."""
-        ...
+        """What decides how it is run, such as the number of repeats; nothing for one that runs nothing."""
+        return {}

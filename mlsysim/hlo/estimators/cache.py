@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -150,8 +151,11 @@ class CachedEstimator:
 
     def key(self, region: Region) -> str:
         """Digest of target, toolchain and region."""
-        toolchain = toolchain_of(self.estimator)
-        return digest({"target": self.target, "toolchain": toolchain, "region": self._canonical(region)})
+        return digest({"target": self.target, "toolchain": self._toolchain, "region": self._canonical(region)})
+
+    @cached_property
+    def _toolchain(self) -> dict[str, Any]:
+        return toolchain_of(self.estimator)
 
     def get_run_time_estimate(self, region: Region) -> RunTime:
         """From the cache, or from the estimator and then into the cache."""

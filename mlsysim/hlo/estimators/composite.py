@@ -1,6 +1,7 @@
 """Several estimators for one program: each kernel goes to the first that takes one of its operations."""
 
 from collections.abc import Mapping
+from itertools import groupby
 from math import fsum
 
 from mlsysim.errors import InputError
@@ -25,6 +26,7 @@ class CompositeEstimator:
         if not by_op:
             raise InputError("composite: by_op is empty; with one estimator for everything, use that one")
         self.by_op, self.rest = dict(by_op), rest
+        self._all = (*self.by_op.items(), ("rest", rest))
 
     def chosen(self, kernel: Kernel) -> Estimator:
         """The estimator of a kernel."""
@@ -50,41 +52,28 @@ class CompositeEstimator:
 
     def _price(self, pieces: tuple[Piece, ...], times: int, found: list[tuple[RunTime, int]]) -> None:
         """Price the pieces, those of one estimator that follow each other together; a loop turn by turn."""
-        together: list[Piece] = []
-        owner: Estimator | None = None
 
-        def close() -> None:
-            if owner is not None and together:
-                region = Region("compute", tuple(together), ())
-                found.append((owner.get_run_time_estimate(region), times))
-                together.clear()
-
-        for piece in pieces:
+        def owner(piece: Piece) -> Estimator | None:
             if isinstance(piece, LoopKernels):
-                close()
-                self._price(tuple(piece.body), times * piece.count, found)
-                continue
+                return None
             if not isinstance(piece, Kernel):
                 raise InputError(f"{self.name}: a compute region holds a {type(piece).__name__}")
-            chosen = self.chosen(piece)
-            if chosen is not owner:
-                close()
-                owner = chosen
-            together.append(piece)
-        close()
+            return self.chosen(piece)
+
+        for estimator, together in groupby(pieces, owner):
+            if estimator is not None:
+                region = Region("compute", tuple(together), ())
+                found.append((estimator.get_run_time_estimate(region), times))
+                continue
+            for piece in together:
+                assert isinstance(piece, LoopKernels)
+                self._price(tuple(piece.body), times * piece.count, found)
 
     def get_compile_args(self) -> Arguments:
         """Those of its parts, each under what it prices."""
-        found: dict[str, str | int | float | bool] = {}
-        for op, estimator in (*self.by_op.items(), ("rest", self.rest)):
-            found[op] = estimator.name
-            found |= {f"{op}: {key}": value for key, value in estimator.get_compile_args().items()}
-        return found
+        names: dict[str, str | int | float | bool] = {op: part.name for op, part in self._all}
+        return names | {f"{op}: {key}": v for op, part in self._all for key, v in part.get_compile_args().items()}
 
     def get_exec_args(self) -> Arguments:
         """Those of its parts, each under what it prices."""
-        return {
-            f"{op}: {key}": value
-            for op, estimator in (*self.by_op.items(), ("rest", self.rest))
-            for key, value in estimator.get_exec_args().items()
-        }
+        return {f"{op}: {key}": v for op, part in self._all for key, v in part.get_exec_args().items()}

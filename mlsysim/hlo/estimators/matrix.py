@@ -7,7 +7,7 @@ from math import fsum
 from mlsysim.catalog import Device
 from mlsysim.errors import InputError
 from mlsysim.hlo.estimators.arrays import SystolicArray
-from mlsysim.hlo.estimators.base import Arguments, RunTime
+from mlsysim.hlo.estimators.base import Arguments, Estimator, RunTime
 from mlsysim.hlo.estimators.pricing import running
 from mlsysim.hlo.estimators.roofline import RooflineEstimator, kernels_of
 from mlsysim.hlo.fusing.fusion import Kernel
@@ -15,26 +15,23 @@ from mlsysim.hlo.fusing.slicing import Region
 from mlsysim.hlo.work.products import Gemm
 
 
-def gemms_of(kernels: Iterable[tuple[Kernel, int]]) -> list[Gemm]:
-    """The distinct products of some kernels, in order."""
-    return list(
-        dict.fromkeys(node.cost.gemm for kernel, _ in kernels for node in kernel.nodes if node.cost.gemm is not None)
-    )
+def gemms_of(kernels: Iterable[tuple[Kernel, int]]) -> Counter[Gemm]:
+    """The distinct products of some kernels, in order, with the times each runs."""
+    found: Counter[Gemm] = Counter()
+    for kernel, times in kernels:
+        for node in kernel.nodes:
+            if node.cost.gemm is not None:
+                found[node.cost.gemm] += times
+    return found
 
 
 def products_of(regions: Sequence[Region]) -> Counter[Gemm]:
     """Every product in some regions with the times it runs."""
-    found: Counter[Gemm] = Counter()
-    for region, times in running(regions):
-        if region.kind == "compute":
-            for kernel, count in kernels_of(region, "products"):
-                for node in kernel.nodes:
-                    if node.cost.gemm is not None:
-                        found[node.cost.gemm] += times * count
-    return found
+    computing = ((region, times) for region, times in running(regions) if region.kind == "compute")
+    return gemms_of((kernel, times * n) for region, times in computing for kernel, n in kernels_of(region, "products"))
 
 
-class SystolicEstimator:
+class SystolicEstimator(Estimator):
     """Products on systolic arrays by closed forms, the rest of each kernel by the roofline of the device.
 
     A kernel takes as long as the slowest of: its products one after another on the arrays, its vector work, its memory traffic. The
@@ -61,7 +58,7 @@ class SystolicEstimator:
             products = fsum(self._product(cost.gemm, times) for cost in work if not cost.ground)
             # A call that is priced as a whole, such as a fused attention, tells no product: the device's own roofline prices it
             whole = any(cost.ground for cost in work)
-            other = self.rest.clock.seconds(kernel) if whole else self.rest.clock.without_products(kernel)
+            other = self.rest.seconds(kernel.work if whole else kernel.work._replace(matrix={}))
             parts[self.name if products > other else self.rest.name] += count * max(products, other)
         seconds = fsum(parts.values())
         return RunTime(seconds, seconds, seconds, self.name, {k: v for k, v in parts.items() if v})
@@ -77,7 +74,3 @@ class SystolicEstimator:
         found = dict(self.rest.get_compile_args())
         found |= {"rows": a.rows, "columns": a.columns, "arrays": a.arrays, "clock": a.clock, "dataflow": a.dataflow}
         return found
-
-    def get_exec_args(self) -> Arguments:
-        """None: it runs nothing."""
-        return {}

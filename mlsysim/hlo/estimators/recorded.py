@@ -6,11 +6,11 @@ from pathlib import Path
 
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import InputError
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 
 @dataclass(frozen=True)
-class SimulatedGemm(Listed):
+class SimulatedGemm(Result):
     """Cycles that a simulator counted for a product of (m, k) with (k, n) on one array."""
 
     dataflow: str

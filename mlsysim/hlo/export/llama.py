@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec
 
 from mlsysim.hlo.export.layout import Layout, cross_entropy
 from mlsysim.hlo.export.recipe import Recipe
-from mlsysim.hlo.export.training import adamw
+from mlsysim.hlo.export.training import Trained, adamw
 
 # Weights of a layer: shape in the model's sizes, and the dimension that tensor parallelism splits
 _ATTENTION = {"wq": ("hidden", "q"), "wk": ("hidden", "kv"), "wv": ("hidden", "kv"), "wo": ("q", "hidden")}
@@ -21,14 +21,13 @@ _MLP = {"gate": ("hidden", "ffn"), "up": ("hidden", "ffn"), "down": ("ffn", "hid
 _SPLIT = {"wq": 1, "wk": 1, "wv": 1, "wo": 0, "gate": 1, "up": 1, "down": 0}
 
 
-class Llama:
+class Llama(Trained):
     """Shapes, placement and loss of a recipe's transformer."""
 
     def __init__(self, recipe: Recipe, layout: Layout) -> None:
-        self.recipe, self.layout, self.shape = recipe, layout, recipe.transformer()
-        m = self.shape
+        super().__init__(recipe, layout)
+        m = self.shape = recipe.transformer()
         self.sizes = {"hidden": m.hidden, "q": m.heads * m.head_dim, "kv": m.kv_heads * m.head_dim, "ffn": m.ffn}
-        self.dtype = jnp.dtype(recipe.element)
 
     def _tree(self, leaf: Any) -> Any:
         """A tree over the parameters; ``leaf(shape, tensor_dim, stacked)``."""
@@ -38,10 +37,10 @@ class Llama:
         shapes |= {"norm1": (m.hidden,), "norm2": (m.hidden,)}
         if self.recipe.scan:
             layers = {
-                k: leaf((m.layers, *s), None if k not in _SPLIT else _SPLIT[k] + 1, True) for k, s in shapes.items()
+                k: leaf((m.n_layers, *s), None if k not in _SPLIT else _SPLIT[k] + 1, True) for k, s in shapes.items()
             }
         else:
-            layers = [{k: leaf(s, _SPLIT.get(k), False) for k, s in shapes.items()} for _ in range(m.layers)]
+            layers = [{k: leaf(s, _SPLIT.get(k), False) for k, s in shapes.items()} for _ in range(m.n_layers)]
         tree = {"layers": layers, "norm": leaf((m.hidden,), None, False), "embed": leaf((m.vocab, m.hidden), 0, False)}
         if not m.tied_embeddings:
             tree["head"] = leaf((m.hidden, m.vocab), 1, False)
@@ -61,9 +60,6 @@ class Llama:
 
     def optimiser_specs(self, specs: Any) -> Any:
         return {"m": specs, "v": specs, "count": PartitionSpec()}
-
-    def statistics(self) -> Any:
-        return {}
 
     def batch(self, sequences: int) -> Any:
         shape = (sequences, self.recipe.seq)

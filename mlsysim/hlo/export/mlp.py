@@ -8,15 +8,14 @@ import jax.numpy as jnp
 
 from mlsysim.hlo.export.layout import Layout, cross_entropy
 from mlsysim.hlo.export.recipe import Recipe
-from mlsysim.hlo.export.training import sgd
+from mlsysim.hlo.export.training import Trained, sgd
 
 
-class Mlp:
+class Mlp(Trained):
     """Shapes, placement and loss of a recipe's perceptron."""
 
     def __init__(self, recipe: Recipe, layout: Layout) -> None:
-        self.recipe, self.layout = recipe, layout
-        self.dtype = jnp.dtype(recipe.element)
+        super().__init__(recipe, layout)
         self.pairs = list(zip(recipe.widths[:-1], recipe.widths[1:], strict=True))
 
     def _paired(self, i: int) -> bool:
@@ -36,15 +35,6 @@ class Mlp:
             dims = (int(columns), 0 if columns else None) if self._paired(i) else (None, None)
             found.append({"w": self.layout.spec((m, n), dims[0]), "b": self.layout.spec((n,), dims[1])})
         return found
-
-    def optimiser(self, parameters: Any) -> Any:
-        return {}
-
-    def optimiser_specs(self, specs: Any) -> Any:
-        return {}
-
-    def statistics(self) -> Any:
-        return {}
 
     def batch(self, samples: int) -> Any:
         return {

@@ -5,6 +5,7 @@ from typing import Any
 
 from mlsysim import catalog
 from mlsysim.catalog import Convnet, Model
+from mlsysim.catalog.operations import Norm, Product, each
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.hlo.reader.limits import MAX_OPS
 
@@ -76,7 +77,7 @@ class Recipe:
     def transformer(self) -> Model:
         """The shape of the transformer, with the layers asked for."""
         m = catalog.model(self.model)
-        return replace(m, layers=self.layers) if self.layers else m
+        return replace(m, layers=(replace(m.layers[0], count=self.layers),)) if self.layers else m
 
     def network(self) -> Convnet:
         """The residual network."""
@@ -105,19 +106,23 @@ class Recipe:
                 f"operations, and a program of more than {MAX_OPS:,} is not read; keep them as one loop (--scan, scan=True)"
             )
         m = self.transformer()
+        sizes = (m.n_layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocab)
+        products = [o for _, o in each(m.layers) if isinstance(o, Product)]
+        norms = [o for o in (*m.before, *(o for _, o in each(m.layers))) if isinstance(o, Norm)]
         other = {
             "a mixture of experts": m.is_moe,
             "latent attention": m.is_mla,
-            "windows": m.n_windowed_layers > 0,
-            "biases": m.qkv_bias or m.output_bias or m.mlp_bias or m.head_bias,
-            "norms on queries and keys": bool(m.qk_norm),
-            "layer norms": m.norm != "rmsnorm",
+            "windows": m.reach > 0,
+            "biases": any(o.bias for o in (*products, m.head)),
+            "norms on queries and keys": any(o.inner for o in norms),
+            "layer norms": any(o.bias for o in norms),
             "an MLP without gate": not m.gated_mlp,
             "learned positions": m.learned_positions > 0,
-            "parallel blocks": m.parallel_block,
-            "a narrow embedding": m.embedding_width > 0,
-            "other norms": m.norms_per_layer != 2 or not m.final_norm or m.embedding_norm,
         }
+        if not any(other.values()):
+            plain = catalog.decoder(m.name, *sizes, tied_embeddings=m.tied_embeddings)
+            same = (m.layers, m.before, m.after) == (plain.layers, plain.before, plain.after)
+            other["operations that Llama has not"] = not same
         found = [what for what, has in other.items() if has]
         if found:
             raise InputError(

@@ -14,15 +14,14 @@ from jax import lax
 
 from mlsysim.hlo.export.layout import Layout, cross_entropy
 from mlsysim.hlo.export.recipe import Recipe
-from mlsysim.hlo.export.training import sgd
+from mlsysim.hlo.export.training import Trained, sgd
 
 
-class ResNet:
+class ResNet(Trained):
     """Shapes, placement and loss of a recipe's residual network."""
 
     def __init__(self, recipe: Recipe, layout: Layout) -> None:
-        self.recipe, self.layout = recipe, layout
-        self.dtype = jnp.dtype(recipe.element)
+        super().__init__(recipe, layout)
         self.network = recipe.network()
         self.channels_last = recipe.image_layout == "NHWC"
         self.space = (1, 2) if self.channels_last else (2, 3)

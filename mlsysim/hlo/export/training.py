@@ -7,8 +7,25 @@ import jax
 import jax.numpy as jnp
 
 from mlsysim.hlo.export.layout import Layout
+from mlsysim.hlo.export.recipe import Recipe
 
 Tree = Any
+
+
+class Trained:
+    """A recipe's model with its placement: shapes, specs, loss and update are the model's own; most keep nothing else."""
+
+    def __init__(self, recipe: Recipe, layout: Layout) -> None:
+        self.recipe, self.layout, self.dtype = recipe, layout, jnp.dtype(recipe.element)
+
+    def optimiser(self, parameters: Tree) -> Tree:
+        return {}
+
+    def optimiser_specs(self, specs: Tree) -> Tree:
+        return {}
+
+    def statistics(self) -> Tree:
+        return {}
 
 
 def sgd(parameters: Tree, gradients: Tree, state: Tree, rate: float, decay: float = 0.0) -> tuple[Tree, Tree]:

@@ -16,9 +16,10 @@ over the same groups become one message.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from mlsysim.hlo.fusing import joining
-from mlsysim.hlo.fusing.items import Collective, Fused, Graph, Item, Loop, Node, reads_of
+from mlsysim.hlo.fusing.items import Collective, Fused, Graph, Item, Loop, Node, Work, reads_of
 from mlsysim.hlo.fusing.joining import Machine
 from mlsysim.hlo.reader.opset import LAYOUT, LIBRARY, LIGHT, SAME_SIZE
 from mlsysim.hlo.work.costs import Cost
@@ -39,42 +40,35 @@ class Kernel:
     nodes: list[Node]
     reads: dict[int, float]
     writes: dict[int, float]
-    repeat: int = 1
     space: int = 0  # elements it runs over; 0 for one that is not merged with others
     rows: int = 0  # of one that reduces rows, the elements that it reduces
     signature: tuple[int, ...] = ()
-    _sums: tuple[float, float, dict[str, float]] | None = field(default=None, init=False, repr=False, compare=False)
+    _work: Work | None = field(default=None, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
         parts = ", ".join(dict.fromkeys(node.base for node in self.nodes[:40]))
-        return f"Kernel({parts[:80]}; {self.flops:.4g} FLOP, {self.bytes:.4g} bytes, {self.repeat} x)"
+        return f"Kernel({parts[:80]}; {self.work.flops:.4g} FLOP, {self.work.bytes:.4g} bytes)"
 
     @property
-    def flops(self) -> float:
-        return sum(n.cost.flops for n in self.nodes)
-
-    @property
-    def transcendentals(self) -> float:
-        return sum(n.cost.transcendentals for n in self.nodes)
+    def work(self) -> Work:
+        """What it does, summed once: of a kernel that is done."""
+        if self._work is None:
+            moved, flops, roots, vector = sum(self.reads.values()) + sum(self.writes.values()), 0.0, 0.0, 0.0
+            matrix: dict[str, float] = {}
+            for node in self.nodes:
+                cost = node.cost
+                moved += node.extra
+                flops += cost.flops
+                roots += cost.transcendentals
+                vector += cost.flops - cost.matrix_flops + cost.transcendentals
+                if cost.matrix_flops:
+                    matrix[cost.matrix_dtype] = matrix.get(cost.matrix_dtype, 0.0) + cost.matrix_flops
+            self._work = Work(moved, flops, roots, vector, matrix)
+        return self._work
 
     @property
     def bytes(self) -> float:
-        return sum(self.reads.values()) + sum(self.writes.values()) + sum(n.extra for n in self.nodes)
-
-    def matrix(self) -> dict[str, float]:
-        """Matrix FLOPs by input type."""
-        found: dict[str, float] = {}
-        for node in self.nodes:
-            if node.cost.matrix_flops:
-                found[node.cost.matrix_dtype] = found.get(node.cost.matrix_dtype, 0.0) + node.cost.matrix_flops
-        return found
-
-    def sums(self) -> tuple[float, float, dict[str, float]]:
-        """Bytes, operations outside the matrix units and matrix FLOPs by type, summed once: of a kernel that is done."""
-        if self._sums is None:
-            vector = sum(n.cost.flops - n.cost.matrix_flops + n.cost.transcendentals for n in self.nodes)
-            self._sums = self.bytes, vector, self.matrix()
-        return self._sums
+        return self.work.bytes
 
 
 @dataclass(slots=True)
@@ -140,12 +134,8 @@ def boundary(
         producer = made.get(value)
         if producer is None:
             continue  # passed through
-        in_place = producer.updates is not None and producer.reads[0] not in made
-        out[value] = (
-            min(float(size[value]), producer.updates)
-            if in_place and producer.updates is not None
-            else float(size[value])
-        )
+        most = producer.updates if producer.updates is not None and producer.reads[0] not in made else inf  # in place
+        out[value] = min(float(size[value]), most)
     return reads, out
 
 
@@ -178,7 +168,7 @@ def kernels(graph: Graph, fused: bool = True, machine: Machine | None = None) ->
 
 
 def _ordered(pieces: Sequence[Piece]) -> list[Piece]:
-    return joining.ordered(pieces, lambda piece: tuple(piece.reads))
+    return joining.ordered(pieces, lambda piece: piece.reads)
 
 
 def _with_messages(pieces: list[Piece], sliced: frozenset[int], size: list[int]) -> list[Piece]:
@@ -218,12 +208,8 @@ def _copy(base: str, reads: tuple[int, ...], value: int, size: Sequence[int]) ->
 def _alone(item: Item, graph: Graph, machine: Machine | None, fused: bool) -> Piece:
     if isinstance(item, Collective):
         return item
-    if isinstance(item, Loop):
-        return _loop(item, machine, fused)
-    return _from_fused(Fused([item], item.writes) if isinstance(item, Node) else item, graph.bytes)
-
-
-def _loop(item: Loop, machine: Machine | None, fused: bool) -> LoopKernels:
+    if not isinstance(item, Loop):
+        return _from_fused(Fused([item], item.writes) if isinstance(item, Node) else item, graph.bytes)
     body = kernels(item.body, fused, machine)
     communicates = any(isinstance(p, Collective) or (isinstance(p, LoopKernels) and p.communicates) for p in body)
     return LoopKernels(body, item.count, dict.fromkeys(item.reads, 0.0), dict.fromkeys(item.writes, 0.0), communicates)
@@ -242,6 +228,7 @@ class _Fuser:
         self.light_made: set[int] = set()
         self.layout: set[int] = set()  # values that are only another layout of what is in memory
         self.sole: set[int] = set()  # values whose readers all run inside one kernel
+        self.inside: set[int] = set()  # values that may run inside their readers, as far as these are known
         self.apart: set[int] = set()  # values that would be worked out at too many positions
         self.heavy: set[int] = set()  # values that run inside their reader but may not run twice
 
@@ -264,6 +251,8 @@ class _Fuser:
                     self.only_reader[value] = item
             else:
                 self.must_write.update(reads_of(item))
+        light = (i for i in self.graph.items if isinstance(i, Node) and i.base in LIGHT and len(i.writes) == 1)
+        self.inside = {item.writes[0] for item in light} - self.must_write
         self.find_apart()
         self.find_sole()
         pieces: list[Piece] = []
@@ -295,21 +284,29 @@ class _Fuser:
                 same = item.base in SAME_SIZE and item.base != "transpose"
                 if item.base in _ASSEMBLING or (same and not parts.isdisjoint(item.reads)):
                     parts.update(item.writes)
-        asked: dict[int, dict[int, dict[int, int]]] = {}  # by value and kernel, how often each position is asked for
+        # By value that may run inside its readers and by kernel, how often each position is asked for
+        asked: dict[int, dict[int, dict[int, int]]] = {}
+        inside, readers = self.inside, self.readers
         for item in reversed(self.graph.items):
             if not isinstance(item, Node):
                 continue
-            own = {id(item): {id(item): 1}}
+            own = None
             value = item.writes[0] if len(item.writes) == 1 else -1
-            asking = [asked.pop(v, {}) for v in item.writes]  # nothing further up asks for them
-            if item.base in LIGHT and value not in self.must_write and len(asking) == 1 and asking[0]:
-                times = max(sum(positions.values()) for positions in asking[0].values())
+            asking = asked.pop(value, None)  # nothing further up asks for it
+            if asking:
+                times = max([sum(positions.values()) for positions in asking.values()])
                 if times > (1 if value in parts else MAX_TIMES) and "broadcast" not in item.base:
                     self.apart.add(value)
-                elif len(asking[0]) <= MAX_READS:  # what more kernels read is written out as it is
-                    own = asking[0]
+                elif len(asking) <= MAX_READS:  # what more kernels read is written out as it is
+                    own = asking
             same = item.base in SAME_SIZE and item.base != "transpose"
             for read in dict.fromkeys(item.reads):
+                if read not in inside:
+                    continue
+                own = own or {id(item): {id(item): 1}}
+                if same and readers[read] == 1:
+                    asked[read] = own  # nobody adds to it
+                    continue
                 kernels_of = asked.setdefault(read, {})
                 for kernel, positions in own.items():
                     there = kernels_of.setdefault(kernel, {})
@@ -325,13 +322,13 @@ class _Fuser:
             if not isinstance(item, Node):
                 continue
             mine = id(item)
-            if item.base in LIGHT and len(item.writes) == 1 and item.writes[0] not in self.must_write:
+            if len(item.writes) == 1 and item.writes[0] in self.inside:
                 only = ends.get(item.writes[0], 0)
                 if only and item.writes[0] not in self.apart:
                     self.sole.add(item.writes[0])
                     mine = only
             for value in item.reads:
-                if ends.setdefault(value, mine) != mine:
+                if value in self.inside and ends.setdefault(value, mine) != mine:
                     ends[value] = 0
 
     def reads_of(self, node: Node) -> dict[int, float]:
@@ -368,8 +365,7 @@ class _Fuser:
         readers, written = self.readers.get(value, 0), value in self.must_write
         if not readers:
             return False
-        carries = bool(self.heavy) and any(v in self.heavy for v in node.reads if v in self.inputs)
-        if carries or node.base not in LIGHT:
+        if node.base not in LIGHT or not self.heavy.isdisjoint(node.reads):
             reader = self.only_reader[value]
             # Nobody can put a reader into the code of a custom call
             alone = readers == 1 and not written and not node.cost.matrix_flops and node.base != "custom_call"
@@ -395,36 +391,35 @@ class _Fuser:
             nodes.append(one)
             library = is_library(one)
             stack.extend(self.producer[v] for v in one.reads if v in self.inputs and (not library or v in self.layout))
-        in_place = node.updates is not None and node.reads[0] not in self.inputs
-        writes = {}
-        for value in node.writes:
-            whole = float(self.size[value])
-            writes[value] = min(whole, node.updates) if in_place and node.updates is not None else whole
+        most = node.updates if node.updates is not None and node.reads[0] not in self.inputs else inf  # in place
+        writes = {value: min(float(self.size[value]), most) for value in node.writes}
         loops = node.base in LIGHT or node.base == "reduce"
-        space = (node.space if loops else 0) if not any(n.cost.matrix_flops for n in nodes) else 0
-        kernel = Kernel(nodes, reads, writes, space=space, signature=tuple(n.signature for n in nodes))
-        if space:
-            kernel.rows = max((n.space for n in nodes if n.rows), default=0)
-        return kernel
+        space = 0 if not loops or any(n.cost.matrix_flops for n in nodes) else node.space
+        rows = max([n.space for n in nodes if n.rows], default=0) if space else 0
+        return Kernel(nodes, reads, writes, space, rows, tuple([n.signature for n in nodes]))
 
 
 def _rows(pieces: list[Piece], results: set[int]) -> list[Piece]:
     """Join what reduces rows with its only reader, where that runs over the same rows: a row stays in the multiprocessor."""
-    maker = {v: i for i, piece in enumerate(pieces) for v in piece.writes}
-    readers: dict[int, set[int]] = {}
+    reducing = {i: piece for i, piece in enumerate(pieces) if isinstance(piece, Kernel) and piece.rows}
+    maker = {v: i for i, piece in reducing.items() for v in piece.writes}
+    readers: dict[int, set[int]] = {v: set() for v in maker}
     for i, piece in enumerate(pieces):
         for v in piece.reads:
-            readers.setdefault(v, set()).add(i)
+            if v in maker:
+                readers[v].add(i)
     gone: set[int] = set()
     for i in range(len(pieces) - 1, -1, -1):
         piece = pieces[i]
-        waiting = list(piece.reads) if isinstance(piece, Kernel) and piece.space else []
-        while waiting and isinstance(piece, Kernel):
+        if not isinstance(piece, Kernel) or not piece.space:
+            continue
+        waiting = [v for v in piece.reads if v in maker]
+        while waiting:
             value = waiting.pop()
-            source = maker.get(value, -1)
-            first = pieces[source]
-            if source < 0 or source in gone or not isinstance(first, Kernel) or not first.rows:
+            source = maker[value]
+            if source in gone:
                 continue
+            first = reducing[source]
             shared = any(part >= first.rows and v in piece.reads for v, part in first.reads.items())
             alone = len(first.writes) == 1 and readers[value] == {i} and value not in results
             if not (shared and alone and max(piece.rows, piece.space) == first.rows):
@@ -434,11 +429,12 @@ def _rows(pieces: list[Piece], results: set[int]) -> list[Piece]:
             piece.signature = first.signature + piece.signature
             del piece.reads[value]
             for v, part in first.reads.items():
-                if v not in piece.reads:
-                    waiting.append(v)
+                if v in maker:
+                    if v not in piece.reads:
+                        waiting.append(v)
+                    readers[v].discard(source)
+                    readers[v].add(i)
                 piece.reads[v] = max(part, piece.reads.get(v, 0.0))
-                readers[v].discard(source)
-                readers[v].add(i)
             piece.rows = first.rows
     return [piece for i, piece in enumerate(pieces) if i not in gone]
 
@@ -450,7 +446,7 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
     joined: dict[int, Kernel] = {}
     out: list[Piece] = []
     for piece in pieces:
-        mine = 1 + max((level.get(v, 0) for v in piece.reads), default=0)
+        mine = 1 + max([level.get(v, 0) for v in piece.reads], default=0)
         for value in piece.writes:
             level[value] = mine
         if not isinstance(piece, Kernel) or not piece.space:

@@ -18,7 +18,9 @@ _CALLS = frozenset(("call", "composite", "async_start"))
 _INLINE = frozenset(("manual_computation", "named_computation"))
 
 
-class _Builder:
+class Builder:
+    """Makes the graph of one program."""
+
     def __init__(self, program: Program, prices: Mapping[str, calls.CallPrice] | None = None) -> None:
         self.program, self.prices = program, prices or {}
         self.assumed: Counter[str] = Counter()
@@ -39,6 +41,29 @@ class _Builder:
         self.splat: dict[int, int] = {}  # values that are 0 or 1 everywhere
         self.type_of: Callable[[int], TensorType] = program.type_of
 
+    def graph(self) -> Graph:
+        """The graph of the main function."""
+        program, main = self.program, self.program.functions[self.program.main]
+        env: dict[int, int] = {}
+        self.new_all(main.arguments, env)
+        items: list[Item] = []
+        try:
+            results = self.block(main, env, items, 1)
+        except (KeyError, RecursionError, ValueError, IndexError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            undefined = "reads a value that is not defined before it"
+            unfit = "has operands, results or regions that its kind does not have"
+            where = f"operation {self.ops}, {self.at.name[:60]}" if self.at else "the program"
+            what = undefined if isinstance(error, KeyError) else unfit
+            raise InputError(f"{program.name}: {where}, {what}") from None
+        # A compiler that has been there has written its copies
+        donated = set(program.donated)
+        own = () if self.optimised else (a for i, a in enumerate(main.arguments) if i not in donated)
+        kept = frozenset(env[a] for a in own)
+        items = alive(items, results)
+        return Graph(items, results, self.bytes, self.optimised, self.unknown, self.ops, kept, self.assumed)
+
     def new(self, value: int) -> int:
         self.bytes.append(self.type_of(value).bytes)
         return len(self.bytes) - 1
@@ -55,8 +80,7 @@ class _Builder:
         known = self.by_op.get(id(op)) if self.in_function else None
         if known is None:
             index = self.program.values
-            frozen = _frozen(op, index) if op.attributes or op.blocks else None
-            key = op.name, *[index[v] for v in op.operands], -1, *[index[v] for v in op.results], frozen
+            key = op.name, *[index[v] for v in op.operands], -1, *[index[v] for v in op.results], _frozen(op, index)
             known = self.rules.get(key)
             if known is None:
                 bodies = [body_cost(b, self.type_of) for b in op.blocks]
@@ -130,7 +154,9 @@ class _Builder:
 
     def identity(self, op: Op, base: str, env: dict[int, int]) -> bool:
         """Whether an operation gives one of its operands back, as x * 1 and x + 0 do: no compiler computes it."""
-        left, right = (env[v] for v in op.operands)
+        left, right = env[op.operands[0]], env[op.operands[1]]
+        if left not in self.splat and right not in self.splat:
+            return False
         for known, other in ((right, left), (left, right)):
             value = self.splat.get(known)
             if value is None or (base == "subtract" and known == left):
@@ -319,17 +345,17 @@ class _Builder:
         into.append(Collective(base, reads, writes, in_bytes, out_bytes, members, ranks, kind))
 
 
-_Control = Callable[[_Builder, Op, dict[int, int], list[Item], int], None]
+_Control = Callable[[Builder, Op, dict[int, int], list[Item], int], None]
 _CONTROL: dict[str, _Control] = {
-    "constant": _Builder.constant,
-    "while": _Builder.loop,
-    "case": _Builder.case,
-    "if": _Builder.case,
-    "fusion": _Builder.fusion,
-    **dict.fromkeys(_CALLS, _Builder.call),
-    **dict.fromkeys(_INLINE, _Builder.region),
-    **dict.fromkeys(FREE, _Builder.alias),
-    **dict.fromkeys(COLLECTIVES, _Builder.collective),
+    "constant": Builder.constant,
+    "while": Builder.loop,
+    "case": Builder.case,
+    "if": Builder.case,
+    "fusion": Builder.fusion,
+    **dict.fromkeys(_CALLS, Builder.call),
+    **dict.fromkeys(_INLINE, Builder.region),
+    **dict.fromkeys(FREE, Builder.alias),
+    **dict.fromkeys(COLLECTIVES, Builder.collective),
 }
 _IDENTITIES = {"multiply": 1, "add": 0, "subtract": 0, "and": 1, "or": 0}
 _SPREADS = frozenset(("broadcast_in_dim", "broadcast", "copy", "transpose"))
@@ -367,13 +393,14 @@ def _dims(op: Op, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _frozen(op: Op, index: Sequence[int]) -> Any:
-    def block(b: Block) -> Any:
-        return tuple(
-            (o.name, tuple(index[v] for v in o.operands), tuple(index[v] for v in o.results), _frozen(o, index))
-            for o in b.ops
-        )
+    """What of an operation decides its cost besides its name and its types."""
+    if not (op.attributes or op.blocks):
+        return None
 
-    return tuple(sorted(op.attributes.items())), tuple(block(b) for b in op.blocks)
+    def types(o: Op) -> Any:
+        return o.name, tuple([index[v] for v in o.operands]), tuple([index[v] for v in o.results]), _frozen(o, index)
+
+    return tuple(sorted(op.attributes.items())), tuple([tuple(map(types, b.ops)) for b in op.blocks])
 
 
 def build(program: Program, prices: Mapping[str, calls.CallPrice] | None = None) -> Graph:
@@ -384,29 +411,4 @@ def build(program: Program, prices: Mapping[str, calls.CallPrice] | None = None)
     InputError
         For a program that calls itself, or is too large once its calls are expanded.
     """
-    builder = _Builder(program, prices)
-    main = program.functions[program.main]
-    env: dict[int, int] = {}
-    builder.new_all(main.arguments, env)
-    items: list[Item] = []
-    try:
-        results = builder.block(main, env, items, 1)
-    except (KeyError, RecursionError, ValueError, IndexError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        what = (
-            "reads a value that is not defined before it"
-            if isinstance(error, KeyError)
-            else "has operands, results or regions that its kind does not have"
-        )
-        where = f"operation {builder.ops}, {builder.at.name[:60]}" if builder.at else "the program"
-        raise InputError(f"{program.name}: {where}, {what}") from None
-    items = alive(items, results)
-    donated = set(program.donated)
-    # A compiler that has been there has written its copies
-    kept = (
-        frozenset()
-        if builder.optimised
-        else frozenset(env[a] for i, a in enumerate(main.arguments) if i not in donated)
-    )
-    return Graph(items, results, builder.bytes, builder.optimised, builder.unknown, builder.ops, kept, builder.assumed)
+    return Builder(program, prices).graph()

@@ -1,8 +1,10 @@
 """What a graph is made of: operations with their cost, kernels that a compiler fused, collectives and loops."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import fsum
+from typing import NamedTuple
 
 from mlsysim.hlo.reader.opset import EFFECTS
 from mlsysim.hlo.work.costs import Cost
@@ -42,6 +44,30 @@ class Node:
     rows: bool = False  # of a reduction: over the last dimensions, so that a row of the input gives an element
 
 
+class Work(NamedTuple):
+    """What a kernel does, or all of a program's. ``bytes`` cross its boundary; ``vector`` are the operations outside the matrix
+    units, transcendentals included; ``matrix`` are FLOPs of products by the type of their inputs."""
+
+    bytes: float
+    flops: float
+    transcendentals: float
+    vector: float
+    matrix: Mapping[str, float]
+
+    @classmethod
+    def total(cls, parts: Iterable[tuple["Work", int]]) -> "Work":
+        """The sum of some work, each with the times that it is done."""
+        listed = list(parts)
+        kinds = dict.fromkeys(dtype for work, _ in listed for dtype in work.matrix)
+        return cls(
+            fsum(work.bytes * n for work, n in listed),
+            fsum(work.flops * n for work, n in listed),
+            fsum(work.transcendentals * n for work, n in listed),
+            fsum(work.vector * n for work, n in listed),
+            {k: fsum(work.matrix.get(k, 0.0) * n for work, n in listed) for k in kinds},
+        )
+
+
 @dataclass(slots=True)
 class Fused:
     """A kernel that the compiler has fused: nodes that run as one."""
@@ -64,6 +90,16 @@ class Collective:
     ranks: int
     kind: str = ""  # element type, and what a reduction does with it
     parts: "tuple[Collective, ...]" = ()  # of several that were joined
+
+    @property
+    def name(self) -> str:
+        """As the library's formulas name it."""
+        return "all_reduce" if self.op == "cross-replica-sum" else self.op
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for collectives that take the same time on any network."""
+        return self.op, self.in_bytes, self.out_bytes, self.ranks, self.groups
 
     @property
     def whole(self) -> int:

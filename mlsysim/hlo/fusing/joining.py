@@ -14,15 +14,16 @@ be waited for. (XLA's GPU compiler decides the same question with weights that i
 xla/backends/gpu/transforms/splitk_rewriter.cc.)
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Protocol, TypeVar
 
 from mlsysim.errors import UnknownNameError
 from mlsysim.hlo.fusing.items import Collective, Item, Node, reads_of
 from mlsysim.hlo.reader.limits import MAX_BITS
 from mlsysim.hlo.work.costs import Cost
+from mlsysim.roofline import iron_law, memory_time
 
 # The tile is one of cuBLAS's (NVIDIA, Matrix Multiplication Background User's Guide, Sec. 2.3) and the one that XLA's rule counted
 # before it was fitted; rows of operands are best multiples of 128 bytes (Sec. 2.2)
@@ -64,26 +65,32 @@ class _Piece(Protocol):
 T = TypeVar("T", bound=_Piece)
 
 
-def ordered(pieces: Sequence[T], reads: Callable[[T], Sequence[int]]) -> list[T]:
-    """A topological order that stays close to the given one."""
+def ordered(pieces: Sequence[T], reads: Callable[[T], Iterable[int]]) -> list[T]:
+    """The pieces in a topological order that stays close to the given one."""
+    return [pieces[i] for i in in_order(sources(pieces, reads))]
+
+
+def sources(pieces: Sequence[T], reads: Callable[[T], Iterable[int]]) -> list[set[int]]:
+    """Of each piece, the indices of those that make what it reads."""
     maker = {value: i for i, piece in enumerate(pieces) for value in piece.writes}
-    waits = [0] * len(pieces)
-    leads: list[list[int]] = [[] for _ in pieces]
-    for i, piece in enumerate(pieces):
-        for source in {maker[v] for v in reads(piece) if v in maker and maker[v] != i}:
-            waits[i] += 1
+    return [{maker[v] for v in reads(piece) if v in maker and maker[v] != i} for i, piece in enumerate(pieces)]
+
+
+def in_order(waits_for: Sequence[Set[int]]) -> Iterator[int]:
+    """Indices in a topological order, of those that may come next the smallest first."""
+    left = [len(found) for found in waits_for]
+    leads: list[list[int]] = [[] for _ in waits_for]
+    for i, found in enumerate(waits_for):
+        for source in found:
             leads[source].append(i)
-    ready = [i for i, n in enumerate(waits) if not n]
-    heapify(ready)
-    order = []
+    ready = [i for i, n in enumerate(left) if not n]  # in order, so it is a heap
     while ready:
         i = heappop(ready)
-        order.append(pieces[i])
+        yield i
         for j in leads[i]:
-            waits[j] -= 1
-            if not waits[j]:
+            left[j] -= 1
+            if not left[j]:
                 heappush(ready, j)
-    return order
 
 
 def _groups(
@@ -198,7 +205,7 @@ def pieces_of(node: Node, size: Sequence[int], machine: Machine) -> int:
     output = sum(size[v] for v in node.writes)
     partial = output * max(1.0, ACCUMULATOR / product.width)
     try:
-        work = node.cost.matrix_flops / machine.peak(node.cost.matrix_dtype)
+        peak = machine.peak(node.cost.matrix_dtype)
     except UnknownNameError:  # whoever prices the product says so, or has a rate of his own
         return 1
     tiles = product.batch * -(-product.m // TILE[0]) * -(-product.n // TILE[1])
@@ -206,9 +213,10 @@ def pieces_of(node: Node, size: Sequence[int], machine: Machine) -> int:
     def seconds(pieces: int) -> float:
         busy = min(1.0, tiles * pieces / processors)
         written = pieces * partial if pieces > 1 else output
-        adding = (pieces * partial + output) / machine.bandwidth if pieces > 1 else 0.0
-        computing = max(work, inputs / machine.bandwidth) / busy
-        return max(computing, (inputs + written) / machine.bandwidth) + adding
+        added = pieces * partial + output if pieces > 1 else 0.0
+        whole = iron_law(node.cost.matrix_flops, inputs, peak, machine.bandwidth) / busy
+        moved, adding = (memory_time(n, machine.bandwidth) for n in (inputs + written, added))
+        return float(max(whole, moved) + adding)
 
     best, pieces = 1, 2
     while tiles * pieces // 2 < processors and pieces <= min(MOST_PIECES, product.row // LINE):
@@ -244,7 +252,7 @@ def sum_before_reducing(items: Sequence[Item], size: list[int]) -> list[Item]:
         return list(items)
     readers: dict[int, int] = {}
     for item in items:
-        for value in item.reads if isinstance(item, Node) else reads_of(item):
+        for value in reads_of(item):
             if value in sums:
                 readers[value] = readers.get(value, 0) + 1
     made: dict[int, Collective] = {}
@@ -306,22 +314,20 @@ def kept_in_slices(items: Sequence[Item]) -> frozenset[int]:
         return frozenset()
     readers: dict[int, list[Item]] = {}
     for item in items:
-        for value in item.reads if isinstance(item, Node) else reads_of(item):
+        for value in reads_of(item):
             readers.setdefault(value, []).append(item)
 
     def sliced(value: int, left: int = 8) -> bool:
         """Whether every way from the value leads to a slice, through operations that only change its type or layout."""
         found = readers.get(value, [])
-        return bool(found) and left > 0 and all(_slice_of(r, value) or through(r, left) for r in found)
+        return bool(found) and left > 0 and all(isinstance(r, Node) and leads(r, value, left) for r in found)
 
-    def through(item: Item, left: int) -> bool:
-        plain = isinstance(item, Node) and item.base in ("convert", "transpose", "copy", "reduce")
-        return plain and len(item.writes) == 1 and sliced(item.writes[0], left - 1)
+    def leads(node: Node, value: int, left: int) -> bool:
+        if node.base == "dynamic_slice" and node.reads[0] == value:
+            return True
+        plain = node.base in ("convert", "transpose", "copy", "reduce")
+        return plain and len(node.writes) == 1 and sliced(node.writes[0], left - 1)
 
     return frozenset(
         v for i in items if isinstance(i, Collective) and i.op == "all_reduce" for v in i.writes if sliced(v)
     )
-
-
-def _slice_of(item: Item, value: int) -> bool:
-    return isinstance(item, Node) and item.base == "dynamic_slice" and item.reads[0] == value

@@ -5,12 +5,12 @@ kernels together that wait for the same collectives and that the same collective
 as soon as its own inputs are there. Both hold the same kernels, so every total is the same.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 from mlsysim.errors import unknown_name
+from mlsysim.hlo.fusing import joining
 from mlsysim.hlo.fusing.fusion import Kernel, LoopKernels, Piece
 from mlsysim.hlo.fusing.items import Collective
 from mlsysim.hlo.reader.limits import MAX_BITS, check
@@ -83,26 +83,31 @@ def _dependency(pieces: Sequence[Piece]) -> tuple[Region, ...]:
     barriers = [i for i, piece in enumerate(pieces) if is_barrier(piece)]
     check(len(barriers) * len(pieces), MAX_BITS, "the number of collectives times kernels", "use the linear split")
     bit = {i: 1 << n for n, i in enumerate(barriers)}
-    maker = {value: i for i, piece in enumerate(pieces) for value in piece.writes}
-    sources = [{maker[v] for v in piece.reads if v in maker and maker[v] != i} for i, piece in enumerate(pieces)]
+    sources = joining.sources(pieces, lambda piece: piece.reads)
     same: dict[int, int] = {}  # equal sets as one object
-    before = [0] * len(pieces)  # the collectives that a piece waits for, a bit each
+    before, behind = (
+        [0] * len(pieces),
+        [0] * len(pieces),
+    )  # the collectives that a piece, or its reader, waits for, a bit each
     for i, found in enumerate(sources):
         waits = 0
         for source in found:
-            waits |= before[source] | bit.get(source, 0)
-        before[i] = same.setdefault(waits, waits)
+            waits |= behind[source]
+        before[i] = behind[i] = same.setdefault(waits, waits)
+        if i in bit:
+            behind[i] = waits | bit[i]
     after = [0] * len(pieces)  # the collectives that wait for a piece
     for i in range(len(pieces) - 1, -1, -1):
         waits = after[i] = same.setdefault(after[i], after[i])
-        waits |= bit.get(i, 0)
+        if i in bit:
+            waits |= bit[i]
         for source in sources[i]:
             after[source] |= waits
-    group: dict[Any, int] = {}
+    group: dict[tuple[int, int], int] = {}
     members: list[list[int]] = []
     region_of = []
     for i in range(len(pieces)):
-        key = i if i in bit else (before[i], after[i])
+        key = (i, -1) if i in bit else (id(before[i]), id(after[i]))
         if key not in group:
             group[key] = len(members)
             members.append([])
@@ -113,7 +118,7 @@ def _dependency(pieces: Sequence[Piece]) -> tuple[Region, ...]:
         waits_for[region_of[i]] |= {region_of[s] for s in found} - {region_of[i]}
     regions: list[Region] = []
     place: dict[int, int] = {}
-    for r in _order(waits_for, [m[0] for m in members]):
+    for r in joining.in_order(waits_for):  # regions are numbered as their first pieces stand
         place[r] = len(regions)
         deps = tuple(sorted(place[d] for d in waits_for[r]))
         first = pieces[members[r][0]]
@@ -122,24 +127,6 @@ def _dependency(pieces: Sequence[Piece]) -> tuple[Region, ...]:
         else:
             regions.append(Region("compute", tuple(pieces[i] for i in members[r]), deps))
     return tuple(regions)
-
-
-def _order(waits_for: Sequence[set[int]], priority: Sequence[int]) -> Iterator[int]:
-    """A topological order that follows ``priority`` where it may."""
-    left = [len(w) for w in waits_for]
-    leads: list[list[int]] = [[] for _ in waits_for]
-    for r, found in enumerate(waits_for):
-        for source in found:
-            leads[source].append(r)
-    ready = [(priority[r], r) for r, n in enumerate(left) if not n]
-    heapify(ready)
-    while ready:
-        _, r = heappop(ready)
-        yield r
-        for follower in leads[r]:
-            left[follower] -= 1
-            if not left[follower]:
-                heappush(ready, (priority[follower], follower))
 
 
 SPLITS: dict[str, Callable[[Sequence[Piece]], tuple[Region, ...]]] = {"linear": _linear, "dependency": _dependency}
@@ -161,18 +148,3 @@ def slices(pieces: Sequence[Piece], split: str = "dependency") -> tuple[Region, 
 def count(regions: Sequence[Region]) -> int:
     """Regions that run, those of a loop's body once per turn."""
     return sum(r.count * count(r.body) if r.kind == "loop" else 1 for r in regions)
-
-
-def unique(regions: Sequence[Region]) -> int:
-    """Regions that differ: what an estimator with a cache evaluates."""
-    found: set[Any] = set()
-
-    def add(some: Sequence[Region]) -> None:
-        for r in some:
-            if r.kind == "loop":
-                add(r.body)
-            else:
-                found.add(r.signature())
-
-    add(regions)
-    return len(found)

@@ -6,13 +6,14 @@ Numbering is deterministic, so a region of any estimate of the same program is u
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mlsysim.errors import InputError
 from mlsysim.hlo.fusing.fusion import Kernel, LoopKernels, Piece, kernels
-from mlsysim.hlo.fusing.graph import _Builder
-from mlsysim.hlo.fusing.items import Graph, Item, Loop, Node, alive
+from mlsysim.hlo.fusing.graph import Builder
+from mlsysim.hlo.fusing.items import Graph, Item, Loop, Node
 from mlsysim.hlo.fusing.slicing import Region
 from mlsysim.hlo.profiler.clone import REFUSED, Made, Sources, Standalone, Writer
 from mlsysim.hlo.reader import form
@@ -36,7 +37,7 @@ def _captures(blocks: Iterable[Block]) -> Iterator[int]:
     return (v for v in dict.fromkeys(read) if v not in defined)
 
 
-class _Tracer(_Builder):
+class _Tracer(Builder):
     """Builds the graph and notes the origin of its values."""
 
     def __init__(self, program: Program) -> None:
@@ -55,25 +56,13 @@ class _Tracer(_Builder):
             self.made.update(dict.fromkeys(fresh, made))
 
 
-def trace(program: Program) -> tuple[Graph, dict[int, Made]]:
-    """The graph, as :func:`mlsysim.hlo.fusing.graph.build` makes it, and the origin of its values."""
-    tracer = _Tracer(program)
-    main = program.functions[program.main]
-    env: dict[int, int] = {}
-    tracer.new_all(main.arguments, env)
-    items: list[Item] = []
-    results = tracer.block(main, env, items, 1)
-    return Graph(
-        alive(items, results), results, tracer.bytes, tracer.optimised, tracer.unknown, tracer.ops
-    ), tracer.made
-
-
 class Extractor:
     """Takes regions out of one program."""
 
     def __init__(self, text: str, name: str = "program") -> None:
         self.program = parse(text, name)
-        self.graph, self.made = trace(self.program)
+        tracer = _Tracer(self.program)
+        self.graph, self.made = replace(tracer.graph(), kept=frozenset()), tracer.made
         ir, context = _bindings()
         self.sources = Sources(ir, ir.Module.parse(text, context), self.made)
         for name, function in self.sources.functions.items():

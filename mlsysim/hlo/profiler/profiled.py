@@ -12,14 +12,14 @@ from math import fsum
 from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 FORMAT = "mlsysim-profiled 1"
 FILE = "profiled.json"
 
 
 @dataclass(frozen=True)
-class Spread(Listed):
+class Spread(Result):
     """Median and first and third quartile, in s, of so many repeats."""
 
     seconds: float
@@ -29,7 +29,7 @@ class Spread(Listed):
 
 
 @dataclass(frozen=True)
-class ProfiledRegion(Listed):
+class ProfiledRegion(Result):
     """One compute region: its work by our counts, the roofline's time, and what was measured.
 
     ``inputs`` and ``outputs`` are bytes of the region's program, and ``temporary`` what XLA kept in between.
@@ -48,7 +48,7 @@ class ProfiledRegion(Listed):
 
 
 @dataclass(frozen=True)
-class ProfiledProgram(Listed):
+class ProfiledProgram(Result):
     """A program's compute regions in the linear split, and the program as a whole with every collective left out."""
 
     name: str
@@ -90,7 +90,7 @@ class ProfiledProgram(Listed):
 
 
 @dataclass(frozen=True)
-class Profiled(Listed):
+class Profiled(Result):
     """A session of measurements with its conditions. ``start`` is a program that negates one number: the cost of a call."""
 
     date: str
@@ -117,10 +117,6 @@ def _spread(row: list[Any]) -> Spread:
     return Spread(float(row[0]), float(row[1]), float(row[2]), int(row[3]))
 
 
-def _region(row: Mapping[str, Any]) -> ProfiledRegion:
-    return ProfiledRegion(**{**row, "measured": _spread(row["measured"])})
-
-
 @cache
 def profiled() -> Profiled:
     """The recorded measurements.
@@ -135,7 +131,7 @@ def profiled() -> Profiled:
     programs = {
         name: ProfiledProgram(
             name,
-            tuple(_region(r) for r in p["regions"]),
+            tuple(ProfiledRegion(**{**r, "measured": _spread(r["measured"])}) for r in p["regions"]),
             p["comm_regions"],
             p["evaluated"],
             _spread(p["whole"]),

@@ -34,7 +34,6 @@ _FUSED_ATTENTION = "__cudnn$fmha"
 _WRITTEN = {"tpu_custom_call": 2, "__gpu$xla.gpu.triton": 1, "triton_kernel_call": 1}
 # Products of an attention's gradient over those of the attention: dao2023flashbenchmark, function flops
 _BACKWARD = 5 / 2
-_RANDOM = frozenset(("cu_threefry2x32", "cu_threefry2x32_ffi", "hip_threefry2x32_ffi"))
 
 
 def _contracted(config: str, operands: Sequence[TensorType], result: TensorType) -> float:
@@ -168,7 +167,7 @@ def custom_call(
 ) -> tuple[str, float] | None:
     """Kind of work (free, move, matrix, vector, rng) and its FLOPs; None for a target that is not in the table."""
     target = str(attributes.get("target", ""))
-    if target in _FREE or target.startswith("xla.sdy."):
+    if is_free(attributes):
         return "free", 0.0
     if target in _MOVES:
         return "move", 0.0

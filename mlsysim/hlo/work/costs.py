@@ -7,7 +7,7 @@ and conversions included. Exponentials, roots, powers and trigonometric function
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from mlsysim.errors import InputError
 from mlsysim.hlo.reader import calls
@@ -31,32 +31,22 @@ class Cost:
     ground: str = ""  # of a custom call whose price is the caller's or assumed: whose
     moves: float | None = None  # bytes that such a price fixes, whatever the sizes of its operands
 
-    def times(self, count: float) -> "Cost":
-        return Cost(
-            self.flops * count,
-            self.matrix_flops * count,
-            self.transcendentals * count,
-            self.bytes * count,
-            self.matrix_dtype,
-            self.known,
-            self.gemm,
-            self.ground,
-            None if self.moves is None else self.moves * count,
-        )
-
 
 FREE_COST = Cost()
+Types: TypeAlias = Sequence[TensorType]
+Attributes: TypeAlias = Mapping[str, Any]
+Rule: TypeAlias = Callable[[Types, Types, Attributes, Sequence[Cost]], Cost]
 
 
-def _total(types: Sequence[TensorType]) -> int:
+def _total(types: Types) -> int:
     return sum(t.bytes for t in types)
 
 
-def _traffic(operands: Sequence[TensorType], results: Sequence[TensorType]) -> float:
+def _traffic(operands: Types, results: Types) -> float:
     return float(equations.op_bytes(_total(operands), _total(results)))
 
 
-def _contracted(operands: Sequence[TensorType], attributes: Mapping[str, Any]) -> int:
+def _contracted(operands: Types, attributes: Attributes) -> int:
     dims = attributes.get("lhs_contracting_dimensions", attributes.get("contracting"))
     shape = operands[0].shape
     if dims is None:  # stablehlo.dot: the last dimension of the left side
@@ -67,39 +57,38 @@ def _contracted(operands: Sequence[TensorType], attributes: Mapping[str, Any]) -
         raise InputError(f"a dot contracts dimension {max(dims)} of tensor<{operands[0]}>") from None
 
 
-def flops_per_mac(operands: Sequence[TensorType]) -> float:
+def flops_per_mac(operands: Types) -> float:
     """FLOPs of a multiply-add: 2, and of complex numbers 8 (four products and four sums of real ones)."""
     return 8.0 if any(t.dtype.startswith("complex") for t in operands[:2]) else equations.REAL_MAC
 
 
-def _matrix(
-    flops: float, operands: Sequence[TensorType], results: Sequence[TensorType], gemm: products.Gemm | None
-) -> Cost:
+def _matrix(flops: float, operands: Types, results: Types, gemm: products.Gemm | None) -> Cost:
     # A product of two types runs at the wider of the two
     widest = max(operands[:2], key=lambda t: t.bytes / max(1, t.elements)).dtype
     return Cost(flops, flops, 0.0, _traffic(operands, results), widest, gemm=gemm)
 
 
-def _dot(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
+def _dot(o: Types, r: Types, a: Attributes, _: Sequence[Cost]) -> Cost:
     contracted = _contracted(o, a)
     flops = equations.dot_flops(r[0].elements, contracted, flops_per_mac(o))
     cost = _matrix(flops, o[:2], r, products.of_dot(o[0], r[0], contracted, a))
     return replace(cost, matrix_dtype="f32 exact") if cost.matrix_dtype == "f32" and a.get("precision") else cost
 
 
-def _convolution(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
+def _convolution(o: Types, r: Types, a: Attributes, _: Sequence[Cost]) -> Cost:
     shapes = o[0].shape, o[1].shape, r[0].shape
     work = convolution_flops(*shapes, a) / equations.REAL_MAC * flops_per_mac(o)
     return _matrix(work, o[:2], r, products.of_convolution(*shapes, a))
 
 
-def _touched(o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
+def _touched(o: Types, r: Types, *_: object) -> Cost:
     """Reads what it returns, and its indices; not the whole of what it reads from."""
     return Cost(bytes=float(equations.gather_bytes(_total(r), _total(o[1:]))))
 
 
-def _update_slice(o: Sequence[TensorType]) -> Cost:
-    return Cost(bytes=2.0 * o[1].bytes + _total(o[2:]))
+def _body(bodies: Sequence[Cost]) -> Cost:
+    """One application of an operation's function, the first of its regions."""
+    return bodies[0] if bodies else FREE_COST
 
 
 def _applied(body: Cost, count: float, traffic: float) -> Cost:
@@ -107,58 +96,57 @@ def _applied(body: Cost, count: float, traffic: float) -> Cost:
     return Cost(body.flops * count, 0.0, body.transcendentals * count, traffic)
 
 
-def _scatter(o: Sequence[TensorType], body: Cost) -> Cost:
+def _scatter(o: Types, r: Types, a: Attributes, bodies: Sequence[Cost]) -> Cost:
     arrays = (len(o) - 1) // 2
     updates = o[arrays + 1 :]
     # Each touched row is read, combined with its update, and written back
-    return _applied(body, updates[0].elements, 3.0 * _total(updates) + o[arrays].bytes)
+    return _applied(_body(bodies), updates[0].elements, 3.0 * _total(updates) + o[arrays].bytes)
 
 
-def _sort(o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
+def _sort(o: Types, r: Types, *_: object) -> Cost:
     n = o[0].elements
     return Cost(flops=float(n * max(0, n - 1).bit_length()), bytes=_traffic(o, r))
 
 
-def _fft(o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
+def _fft(o: Types, r: Types, a: Attributes, _: Sequence[Cost]) -> Cost:
     logs = math.prod(max(1, n).bit_length() - 1 for n in a.get("lengths", ()))
     return Cost(flops=8.0 * o[0].elements * logs, bytes=_traffic(o, r))
 
 
-def _solve(o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
+def _solve(o: Types, r: Types, *_: object) -> Cost:
     # Of a row: as many multiply-adds as unknowns before it, and a division; n^2 for each right side
     side = o[0].shape[-1] if o[0].shape else 1
     return Cost(flops=float(side * o[1].elements), bytes=o[0].bytes / 2 + o[1].bytes + r[0].bytes)
 
 
-def _cholesky(o: Sequence[TensorType]) -> Cost:
+def _cholesky(o: Types, *_: object) -> Cost:
     side = o[0].shape[-1] if o[0].shape else 1
     return Cost(flops=side * o[0].elements / 3, bytes=float(o[0].bytes))
 
 
-def _batch_norm(per_element: float, o: Sequence[TensorType], r: Sequence[TensorType]) -> Cost:
+def _batch_norm(per_element: float) -> Rule:
     # Counted from the definition: sums and squares for the statistics, then a scale and a shift per element
-    features = o[1].elements
-    return Cost(per_element * o[0].elements + 4.0 * features, 0.0, float(features), _traffic(o, r))
+    def rule(o: Types, r: Types, a: Attributes, bodies: Sequence[Cost]) -> Cost:
+        features = o[1].elements
+        return Cost(per_element * o[0].elements + 4.0 * features, 0.0, float(features), _traffic(o, r))
+
+    return rule
 
 
-def _call(
-    flops: float, roots: float, moves: float | None, traffic: float, o: Sequence[TensorType], ground: str
-) -> Cost:
+def _call(flops: float, roots: float, moves: float | None, traffic: float, o: Types, ground: str) -> Cost:
     """A custom call that is priced as a whole: FLOPs on the matrix units, at the widest of its first operands."""
     widest = max(o[:3], key=lambda t: t.bytes / max(1, t.elements)).dtype if o else "f32"
     moved = traffic if moves is None else moves
     return Cost(flops, flops, roots, moved, widest if flops else "", ground=ground, moves=moves)
 
 
-def call_cost(
-    price: calls.CallPrice, operands: Sequence[TensorType], results: Sequence[TensorType], attributes: Mapping[str, Any]
-) -> Cost:
+def call_cost(price: calls.CallPrice, operands: Types, results: Types, attributes: Attributes) -> Cost:
     """Cost of a custom call by the caller's price: (FLOPs, bytes), or a function that returns them."""
     flops, moves = calls.priced(price, attributes, operands, results)
     return _call(flops, 0.0, moves, moves, operands, "the price that you gave")
 
 
-def _taps(source: TensorType, windows: TensorType, a: Mapping[str, Any]) -> float:
+def _taps(source: TensorType, windows: TensorType, a: Attributes) -> float:
     """Elements of the input that windows hold, all windows together: what lies in the padding is nobody's work. A program that
     was written down without its padding has full windows."""
     sizes = a.get("window_dimensions", ())
@@ -174,7 +162,7 @@ def _taps(source: TensorType, windows: TensorType, a: Mapping[str, Any]) -> floa
     return float(found)
 
 
-def _scanned(source: TensorType, result: TensorType, a: Mapping[str, Any]) -> float | None:
+def _scanned(source: TensorType, result: TensorType, a: Attributes) -> float | None:
     """Elements along the one dimension over which a window is a running sum: the window is as long as the dimension, and padded
     on one side only, so that each window holds one element more than its neighbour. None for any other window."""
     sizes, padding = a.get("window_dimensions", ()), a.get("padding", ())
@@ -190,20 +178,57 @@ def _scanned(source: TensorType, result: TensorType, a: Mapping[str, Any]) -> fl
     return float(n) if running else None
 
 
-def _reduce_window(body: Cost, o: Sequence[TensorType], r: Sequence[TensorType], a: Mapping[str, Any]) -> Cost:
+def _reduce(o: Types, r: Types, a: Attributes, bodies: Sequence[Cost]) -> Cost:
+    # Each application takes one element in; every operand of a variadic reduce is part of the same application
+    return _applied(_body(bodies), equations.reduction_flops(o[0].elements, r[0].elements), _traffic(o, r))
+
+
+def _reduce_window(o: Types, r: Types, a: Attributes, bodies: Sequence[Cost]) -> Cost:
     """One application less than a window has elements. A running sum goes up a tree and down again, twice a reduction."""
     length = _scanned(o[0], r[0], a)
     if length is not None:
         up_and_down = 2 * equations.reduction_flops(o[0].elements, o[0].elements / length)
-        return _applied(body, up_and_down, _traffic(o, r))
-    return _applied(body, equations.reduction_flops(_taps(o[0], r[0], a), r[0].elements), _traffic(o, r))
+        return _applied(_body(bodies), up_and_down, _traffic(o, r))
+    return _applied(_body(bodies), equations.reduction_flops(_taps(o[0], r[0], a), r[0].elements), _traffic(o, r))
+
+
+def _select_and_scatter(o: Types, r: Types, a: Attributes, bodies: Sequence[Cost]) -> Cost:
+    source = o[1].elements
+    select = _applied(_body(bodies), _taps(o[0], o[1], a) - source, _traffic(o, r))
+    put = _applied(bodies[1] if len(bodies) > 1 else _body(bodies), source, 0.0)
+    return Cost(select.flops + put.flops, 0.0, select.transcendentals + put.transcendentals, select.bytes)
+
+
+def _custom_call(o: Types, r: Types, a: Attributes, _: Sequence[Cost]) -> Cost:
+    traffic = _traffic(o, r)
+    taken = calls.assumed(a, o)
+    if taken is not None:
+        return _call(taken.flops, taken.transcendentals, taken.bytes, traffic, o, taken.ground)
+    found = calls.custom_call(a, o, r)
+    if found is None:
+        return Cost(bytes=traffic, known=False)
+    kind, flops = found
+    if kind == "matrix":
+        return _matrix(flops, o[:2], r[:1], products.of_library_call(a, o, r[0], flops))
+    made = {"free": FREE_COST, "move": Cost(bytes=traffic), "rng": Cost(transcendentals=flops, bytes=traffic)}
+    return made.get(kind, Cost(flops=flops, bytes=traffic))
+
+
+def _elementwise(flops: float, roots: float) -> Rule:
+    """So many operations and transcendentals for each element of the result."""
+
+    def rule(o: Types, r: Types, a: Attributes, bodies: Sequence[Cost]) -> Cost:
+        n = r[0].elements
+        return Cost(float(flops * n), 0.0, float(roots * n), _traffic(o, r))
+
+    return rule
 
 
 def op_cost(
     name: str,
-    operands: Sequence[TensorType],
-    results: Sequence[TensorType],
-    attributes: Mapping[str, Any],
+    operands: Types,
+    results: Types,
+    attributes: Attributes,
     bodies: Sequence[Cost] = (),
 ) -> Cost:
     """Cost of one operation by itself; ``bodies`` are the costs of one application of each of its regions.
@@ -228,74 +253,41 @@ def op_cost(
         base = base.removeprefix("broadcast_")  # the same operation with its operands spread to one shape
     elif dialect not in DIALECTS:
         base = ""  # another dialect's operation of the same name is another operation
-    if base in FREE or base == "constant":
-        return FREE_COST
-    traffic = _traffic(operands, results)
-    if base in ELEMENTWISE:
-        return Cost(flops=float(results[0].elements), bytes=traffic)
-    if base in TRANSCENDENTAL:
-        return Cost(transcendentals=float(results[0].elements), bytes=traffic)
-    if base in EXPANDED:
-        flops, roots = (float(n * results[0].elements) for n in EXPANDED[base])
-        return Cost(flops, 0.0, roots, traffic)
-    special = _SPECIAL.get(base)
-    if special:
-        return special(operands, results, attributes)
-    body = bodies[0] if bodies else Cost()
-    if base == "reduce":
-        # Each application takes one element in; every operand of a variadic reduce is part of the same application
-        return _applied(body, equations.reduction_flops(operands[0].elements, results[0].elements), traffic)
-    if base == "reduce_window":
-        return _reduce_window(body, operands, results, attributes)
-    if base == "select_and_scatter":
-        gather = bodies[1] if len(bodies) > 1 else body
-        source = operands[1].elements
-        select = _applied(body, _taps(operands[0], operands[1], attributes) - source, traffic)
-        put = _applied(gather, source, 0.0)
-        return Cost(select.flops + put.flops, 0.0, select.transcendentals + put.transcendentals, traffic)
-    if base == "scatter":
-        return _scatter(operands, body)
-    if base in ("map", "scan"):
-        return _applied(body, results[0].elements, traffic)
-    if base in TOUCHING:
-        return _touched(operands, results)
-    if base in MOVES:
-        return Cost(bytes=traffic)
-    if base in COLLECTIVES:  # their time is that of the network
-        return FREE_COST
-    if base == "custom_call":
-        taken = calls.assumed(attributes, operands)
-        if taken is not None:
-            return _call(taken.flops, taken.transcendentals, taken.bytes, traffic, operands, taken.ground)
-        found = calls.custom_call(attributes, operands, results)
-        if found is None:
-            return Cost(bytes=traffic, known=False)
-        kind, flops = found
-        if kind == "matrix":
-            gemm = products.of_library_call(attributes, operands, results[0], flops)
-            return _matrix(flops, operands[:2], results[:1], gemm)
-        return {"free": FREE_COST, "move": Cost(bytes=traffic), "rng": Cost(transcendentals=flops, bytes=traffic)}.get(
-            kind, Cost(flops=flops, bytes=traffic)
-        )
-    return Cost(bytes=traffic, known=False)
+    rule = _RULES.get(base)
+    return (
+        Cost(bytes=_traffic(operands, results), known=False)
+        if rule is None
+        else rule(operands, results, attributes, bodies)
+    )
 
 
-_SPECIAL: dict[str, Callable[[Sequence[TensorType], Sequence[TensorType], Mapping[str, Any]], Cost]] = {
-    "dot": _dot,
-    "dot_general": _dot,
-    "ragged_dot": _dot,
+# Collectives take the time of the network, and are free here. What reads or writes a part of an array stands after what moves all.
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(FREE | COLLECTIVES | {"constant"}, lambda *_: FREE_COST),
+    **dict.fromkeys(ELEMENTWISE, _elementwise(1, 0)),
+    **dict.fromkeys(TRANSCENDENTAL, _elementwise(0, 1)),
+    **{name: _elementwise(*counts) for name, counts in EXPANDED.items()},
+    **dict.fromkeys(MOVES, lambda o, r, a, b: Cost(bytes=_traffic(o, r))),
+    **dict.fromkeys(TOUCHING, _touched),
+    "dynamic_update_slice": lambda o, r, a, b: Cost(bytes=2.0 * o[1].bytes + _total(o[2:])),
+    **dict.fromkeys(("dot", "dot_general", "ragged_dot"), _dot),
     "convolution": _convolution,
-    "dynamic_update_slice": lambda o, r, a: _update_slice(o),
-    "sort": lambda o, r, a: _sort(o, r),
-    "top_k": lambda o, r, a: _sort(o, r),
-    "topk": lambda o, r, a: _sort(o, r),
+    **dict.fromkeys(("sort", "top_k", "topk"), _sort),
     "fft": _fft,
-    "triangular_solve": lambda o, r, a: _solve(o, r),
-    "cholesky": lambda o, r, a: _cholesky(o),
-    "rng_bit_generator": lambda o, r, a: Cost(transcendentals=float(sum(t.elements for t in r)), bytes=_traffic(o, r)),
-    "batch_norm_inference": lambda o, r, a: _batch_norm(2.0, o, r),
-    "batch_norm_training": lambda o, r, a: _batch_norm(5.0, o, r),
-    "batch_norm_grad": lambda o, r, a: _batch_norm(8.0, o, r),
+    "triangular_solve": _solve,
+    "cholesky": _cholesky,
+    "rng_bit_generator": lambda o, r, a, b: Cost(
+        transcendentals=float(sum(t.elements for t in r)), bytes=_traffic(o, r)
+    ),
+    "batch_norm_inference": _batch_norm(2.0),
+    "batch_norm_training": _batch_norm(5.0),
+    "batch_norm_grad": _batch_norm(8.0),
+    "reduce": _reduce,
+    "reduce_window": _reduce_window,
+    "select_and_scatter": _select_and_scatter,
+    "scatter": _scatter,
+    **dict.fromkeys(("map", "scan"), lambda o, r, a, b: _applied(_body(b), r[0].elements, _traffic(o, r))),
+    "custom_call": _custom_call,
 }
 
 
@@ -312,14 +304,4 @@ def body_cost(block: Block, types: Callable[[int], TensorType]) -> Cost:
 
 def rule_names() -> frozenset[str]:
     """Every operation that has a rule here."""
-    rest = ("constant", "reduce", "reduce_window", "select_and_scatter", "scatter", "map", "scan", "custom_call")
-    return (
-        ELEMENTWISE
-        | TRANSCENDENTAL
-        | frozenset(EXPANDED)
-        | FREE
-        | MOVES
-        | COLLECTIVES
-        | frozenset(_SPECIAL)
-        | frozenset(rest)
-    )
+    return frozenset(_RULES)

@@ -9,11 +9,11 @@ from math import prod
 
 from mlsysim.errors import named
 from mlsysim.hlo.reader.program import Program
-from mlsysim.results import Listed
+from mlsysim.results import Result
 
 
 @dataclass(frozen=True)
-class XlaCount(Listed):
+class XlaCount(Result):
     """What XLA's cost analysis says of one program. ``bytes`` is the sum over its operations as they stand."""
 
     program: str

@@ -1,6 +1,6 @@
 """A fleet of servers: pools apart, drafted tokens, prefix caches in tiers, conversations, routers, servers that come and go.
 
-:func:`play` plays conversations on a :class:`Fleet`; with every part left out it is :func:`mlsysim.serving.simulate`.
+:func:`run` plays conversations on a :class:`Fleet`; with every part left out it is :func:`mlsysim.serving.simulate`.
 """
 
 from mlsysim.serving.fleet.config import (
@@ -10,8 +10,8 @@ from mlsysim.serving.fleet.config import (
     Autoscaler,
     Cache,
     Fleet,
-    Hosted,
     Link,
+    ModelReplica,
     Router,
     Servers,
     Speculation,
@@ -21,7 +21,7 @@ from mlsysim.serving.fleet.config import (
     shared_memory,
     swap_seconds,
 )
-from mlsysim.serving.fleet.playing import Played, Scaled, play
+from mlsysim.serving.fleet.simulator import FleetResult, Scaled, run
 from mlsysim.serving.fleet.traffic import (
     COLUMNS,
     Conversation,
@@ -32,7 +32,7 @@ from mlsysim.serving.fleet.traffic import (
     single,
     write_traffic,
 )
-from mlsysim.serving.fleet.tree import PrefixTree
+from mlsysim.serving.prefix_tree import PrefixTree
 
 __all__ = [
     "COLUMNS",
@@ -43,9 +43,9 @@ __all__ = [
     "Cache",
     "Conversation",
     "Fleet",
-    "Hosted",
+    "FleetResult",
     "Link",
-    "Played",
+    "ModelReplica",
     "PrefixTree",
     "Router",
     "Scaled",
@@ -56,9 +56,9 @@ __all__ = [
     "agents",
     "beside_draft",
     "chats",
-    "play",
     "rank_limits",
     "read_traffic",
+    "run",
     "shared_memory",
     "single",
     "swap_seconds",

@@ -249,7 +249,7 @@ class Autoscaler:
 
 
 @dataclass(frozen=True)
-class Hosted:
+class ModelReplica:
     """One model as the servers of a pool run it.
 
     Attributes
@@ -273,9 +273,9 @@ class Hosted:
     swap_time: float = 0.0
 
     def __post_init__(self) -> None:
-        _number("Hosted", "swap_time", self.swap_time)
+        _number("ModelReplica", "swap_time", self.swap_time)
         if not math.isfinite(self.swap_time):
-            raise InputError("Hosted: swap_time must be finite")
+            raise InputError("ModelReplica: swap_time must be finite")
 
     @property
     def limits(self) -> Limits:
@@ -298,7 +298,7 @@ class Servers:
 
     Attributes
     ----------
-    hosted : tuple of Hosted
+    hosted : tuple of ModelReplica
         The models that each of them runs; one of them may be given by itself.
     replicas : int
         How many; an autoscaler counts them itself.
@@ -314,7 +314,7 @@ class Servers:
         Servers that come and go.
     """
 
-    hosted: tuple[Hosted, ...]
+    hosted: tuple[ModelReplica, ...]
     replicas: int = 1
     ranks: int = 1
     weights: str = "resident"
@@ -322,7 +322,7 @@ class Servers:
     autoscaler: Autoscaler | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.hosted, Hosted):
+        if isinstance(self.hosted, ModelReplica):
             object.__setattr__(self, "hosted", (self.hosted,))
         object.__setattr__(self, "hosted", tuple(self.hosted))
         _whole("Servers", "len(hosted)", len(self.hosted), 1)

@@ -57,7 +57,7 @@ def transformer_block(model: Model | str) -> Scene:
     shapes.append(Words(x + w / 2 + 10, 12, "to the next block", "start", 12))
     alt = (
         f"A block of {m.name}: {wide:,} numbers per token come in from below, pass a norm and attention ({heads} query heads, "
-        f"{m.kv_heads} of keys and values), are added to what came in, and pass a norm and an MLP of {m.ffn:,}. There are {m.layers} such blocks."
+        f"{m.kv_heads} of keys and values), are added to what came in, and pass a norm and an MLP of {m.ffn:,}. There are {m.n_layers} such blocks."
     )
     return Scene(shapes, alt, tall=412)
 
@@ -94,11 +94,12 @@ def attention_heads(query: int = 8, groups: int = 2) -> Scene:
 def latent_cache(model: Model | str) -> Scene:
     """Multi-head latent attention: one short vector per token is kept, from which keys and values are made again."""
     m = catalog.model(model)
-    if not m.kv_lora_rank:
+    core = m.core
+    if core is None or not core.latent_v:
         raise InputError(
             f"latent_cache: {m.name} keeps keys and values; give a model with latent attention, as 'DeepSeek-V3'"
         )
-    latent, rope, heads = m.kv_lora_rank, m.qk_rope_head_dim, m.heads
+    latent, rope, heads = core.latent_v, core.rope_dim, core.heads
     shapes: list[Shape] = [
         Box(10, 86, 96, 44, f"token\n{m.hidden:,} wide", "compute", size=12),
         Arrow([(106, 108), (150, 108)]),

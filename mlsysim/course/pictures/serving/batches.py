@@ -10,9 +10,9 @@ from mlsysim.drawing.scenes import Arrow, Box, Curve, Frames, Piece, Scene, Shap
 from mlsysim.errors import InputError
 from mlsysim.memory import ServerMemory
 from mlsysim.serving import Config, Limits, Request, quantile, simulate
-from mlsysim.serving.engine import Engine
-from mlsysim.serving.engine import Sequence as Running
-from mlsysim.serving.fleet import Fleet, Hosted, Link, Servers, play, single
+from mlsysim.serving.blocks import FreeQueue, Job
+from mlsysim.serving.fleet import Fleet, Link, ModelReplica, Servers, run, single
+from mlsysim.serving.scheduler import Rank
 from mlsysim.serving_steps import Batch, scattered_bandwidth
 
 # Experts
@@ -129,30 +129,28 @@ def server_memory_bar(held: ServerMemory) -> Scene:
     )
 
 
-def _held(engine: Engine, sequence: Running) -> int:
+def _held(rank: Rank, job: Job) -> int:
     """Blocks of a sequence that runs."""
-    if sequence.finish >= 0:
-        return -(-(sequence.base + engine.step) // engine.limits.block_tokens)
-    return sequence.blocks
+    return -(-(job.base + rank.step) // rank.limits.block_tokens) if job.finish >= 0 else job.blocks
 
 
 def thrown_out_and_back() -> Frames:
     """Three sequences in a small cache, as the scheduler played them: one is thrown out, and comes back when there is room."""
     limits = Limits(tokens=32, sequences=4, blocks=8, block_tokens=2)
-    engine = Engine(EqualSteps(), limits)
-    people = [Running(Request(0.0, 3, n), i) for i, n in enumerate((4, 6, 5))]
-    for one in people:
-        engine.submit(one)
+    rank = Rank(EqualSteps(), limits, FreeQueue(limits.blocks, limits.block_tokens))
+    people = [Job(i, 3, n) for i, n in enumerate((4, 6, 5))]
+    rank.waiting.extend(people)
     kinds, names = ("compute", "memory", "other"), "ABC"
     now, shown = 0.0, []
-    while not engine.idle:
-        before = [p.preemptions for p in people]
-        engine.begin(now)
-        held = {p.index: _held(engine, p) for p in people if p in engine.running}
+    before = [p.preemptions for p in people]
+    while rank.plan(now):
+        rank.commit()
+        held = {p.index: _held(rank, p) for p in people if p in rank.running}
         thrown = [i for i, p in enumerate(people) if p.preemptions > before[i]]
-        shown.append((engine.step, held, [p.index for p in engine.waiting], thrown))
+        before = [p.preemptions for p in people]
+        shown.append((rank.step, held, [p.index for p in rank.waiting], thrown))
         now += 1.0
-        engine.end(now)
+        rank.end(now)
     scenes, says = [], []
     for k, (step, held, waiting, thrown) in enumerate(shown):
         came = [i for i in held if k and i not in shown[k - 1][1]]
@@ -266,11 +264,11 @@ def leave_one_run_out(requests: Sequence[int]) -> Scene:
     for fold in range(n):
         y = 28 + 26.0 * fold
         shapes.append(Words(92, y + 10, f"fit {fold + 1}", "end", 12))
-        for run in range(n):
-            out = run == fold
+        for place in range(n):
+            out = place == fold
             text = ("test" if wide >= 40 else "?") if out else ""
             shapes.append(
-                Box(100 + run * wide, y, wide - 4, 20, text, "network" if out else "compute", full=out, size=12)
+                Box(100 + place * wide, y, wide - 4, 20, text, "network" if out else "compute", full=out, size=12)
             )
     low = 28 + 26.0 * n + 8
     shapes.append(Words(100, low, "blue: fitted to; orange: tested on", "start", 12))
@@ -323,9 +321,9 @@ def pools_apart(
             f"pools_apart: prompts = {list(prompts)}, output_len = {output_len}, bandwidth = {bandwidth:g}; a drawing shows 1 to 5 "
             "prompts of up to 8,000 tokens, 2 to 20 tokens of answers, and a bandwidth above 0"
         )
-    hosted = Hosted(_ByPrompt(), Config(max_num_batched_tokens=2048, kv_blocks=10_000))
-    decode = Hosted(_ByPrompt(), Config(kv_blocks=room))
-    found = play(
+    hosted = ModelReplica(_ByPrompt(), Config(max_num_batched_tokens=2048, kv_blocks=10_000))
+    decode = ModelReplica(_ByPrompt(), Config(kv_blocks=room))
+    found = run(
         Fleet(Servers((decode,)), Servers((hosted,)), Link(bandwidth, token_bytes=100.0)),
         single([Request(0.0, p, output_len) for p in prompts]),
     )

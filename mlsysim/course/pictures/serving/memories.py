@@ -203,7 +203,7 @@ def layers_that_forget(models: Sequence[Model], tokens: float = 131072.0) -> Sce
     told = []
     for i, m in enumerate(models):
         y = 42 + 66.0 * i
-        full = m.n_attention_layers - m.n_windowed_layers
+        full = sum(n for n, core in m.cores if not core.window)
         mixed = max(1, m.n_mixed_layers)
         held = float(kv_cache_of(m, 1, tokens)) + float(state_of(m))
         shapes.append(Words(8, y, f"{m.name}: {full} of {mixed} layers", "start", 12))

@@ -7,7 +7,7 @@ from typing import Any
 from mlsysim.drawing.scenes import Arrow, Box, Frames, Scene, Shape, Stretch, Words, blocks, tracks
 from mlsysim.errors import InputError
 from mlsysim.serving import Config, Request, Simulation, simulate
-from mlsysim.serving.fleet.tree import PrefixTree
+from mlsysim.serving.prefix_tree import PrefixTree
 
 
 @dataclass(frozen=True)

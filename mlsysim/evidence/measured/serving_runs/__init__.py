@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.files import read_text
-from mlsysim.results import Listed, labelled, plain, shown
+from mlsysim.results import Result, labelled, plain, shown
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -34,7 +34,7 @@ _EMPTY_ALLOWED = (
 
 
 @dataclass(frozen=True)
-class MeasuredRequest(Listed):
+class MeasuredRequest(Result):
     """One request, in seconds by the server's clock; the client's are None where it kept none."""
 
     arrival_s: float
@@ -63,7 +63,7 @@ class MeasuredRequest(Listed):
 
 
 @dataclass(frozen=True)
-class ServingRun(Listed):
+class ServingRun(Result):
     """One run: where it was served, under which limits, and what was measured."""
 
     name: str

@@ -1,0 +1,234 @@
+"""Families with latent attention of further kinds, or whose queries meet keys that an indexer picks."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mlsysim.catalog import blocks
+from mlsysim.catalog.blocks import Block
+from mlsysim.catalog.hf.config import Config
+from mlsysim.catalog.hf.decoder import FULL, NEAR, Family, Plan, Reader, latent, leading, matrix, nth, rows, vector
+from mlsysim.catalog.hf.families import DEEP, DEEPSEEK_V3, EXPERTS, NEXT, others
+
+
+def deepseek_v32(p: Plan) -> None:
+    c = p.c
+    sizes = {"heads": c.size("index_n_heads"), "size": c.size("index_head_dim"), "q_rank": p.attention["q_rank"]}
+    p.attention |= {"picked": c.size("index_topk"), "indexer": blocks.indexer(p.hidden, **sizes)}
+    # GLM-5.2: "shared" layers take the keys that the indexer of another has picked
+    kinds = c.kinds(p.layers, lambda i: "full", "indexer_types")
+    p.mixers = [p.attend() if kind == "full" else p.attend(indexer=()) for kind in kinds]
+
+
+def streams(p: Plan, count: int, outputs: int, scales: int) -> None:
+    """Hyper-connections: before attention and MLP a matrix that mixes several residual streams, and one behind all layers."""
+    mixed: Block = (matrix("streams", count * p.hidden, outputs), vector("streams", outputs + scales)) * 2
+    p.more = [(*mixed, *more) for more in p.more or [()] * p.layers]
+    p.after += (matrix("streams", count * p.hidden, count), vector("streams", count + 1))
+
+
+def hy_v4(p: Plan) -> None:
+    deepseek_v32(p)
+    count = p.c.size("hc_mult", default=4)
+    streams(p, count, 2 * count, 2)
+
+
+def axk2(p: Plan) -> None:
+    """Queries and gates made together from two compressed streams, norms with a gate of low rank."""
+    deepseek_v32(p)
+    a, rank = p.attention, p.c.size("gated_norm_rank", default=16)
+    query, gate = a["heads"] * (a["head_dim"] + a["rope_dim"]), a["heads"] * a["value_dim"]
+    made: Block = (matrix("queries", a["q_rank"], query), matrix("gates", 2 * a["q_rank"], gate))
+    gated: Block = (matrix("norm_down", p.hidden, rank), matrix("norm_up", rank, p.hidden))
+    p.more = [(*made, *gated * (1 + sparse)) for sparse in p.sparse]
+
+
+def longcat_flash(p: Plan) -> None:
+    """Two blocks of latent attention, each with a dense MLP, in a layer; experts, some without weights, beside the second."""
+    zero, n = p.c.size("zero_expert_num", default=0, least=0), p.experts["n"]
+    p.experts |= {"zero": zero, "top_k": max(1, round(p.experts["top_k"] * n / (n + zero)))}
+
+
+def minimax_sparse(c: Config, layers: int) -> list[bool]:
+    if isinstance(c.raw.get("moe_layer_freq"), list):
+        return [one == 1 for one in c.numbers("moe_layer_freq", layers, 0, 1)]
+    return leading()(c.without("first_k_dense_replace"), layers)
+
+
+def minimax_m3(p: Plan) -> None:
+    """An indexer picks blocks of keys; leading dense layers before mixtures with a shared expert."""
+    c, sparse = p.c, p.c.inner("sparse_attention_config")
+    freq = sparse.raw.get("sparse_attention_freq")
+    if not c.has("layer_types") and isinstance(freq, list):
+        c = c.but(layer_types=["minimax_m3_sparse" if f else FULL for f in freq])
+    indexed = [kind == "minimax_m3_sparse" for kind in c.kinds(p.layers, lambda i: FULL)]
+    if not any(indexed):
+        return
+
+    def of(key: str, older: str, default: int) -> int:
+        return sparse.size(older, default=c.size(key, default=default))
+
+    picked = of("index_topk_blocks", "sparse_topk_blocks", 16) + of("index_local_blocks", "sparse_local_block", 1)
+    heads, size = of("index_n_heads", "sparse_num_index_heads", 4), of("index_head_dim", "sparse_index_dim", 128)
+    indexer = blocks.indexer(p.hidden, heads=heads, size=size, weights=False)
+    p.attention |= {"picked": picked * of("index_block_size", "sparse_block_size", 128), "indexer": indexer}
+    p.mixers = [p.attend() if one else p.attend(picked=0, indexer=()) for one in indexed]
+
+
+# What follows is counted, and no more: no operation says how its queries meet keys
+
+
+def _latent(
+    h: int, heads: int, *, head_dim: int, rope_dim: int, value_dim: int, kv_rank: int, q_rank: int = 0
+) -> Block:
+    """Matrices and norms of latent attention, perhaps without a rotary part."""
+    query = heads * (head_dim + rope_dim)
+    queries: Block = (matrix("q", h, query),)
+    if q_rank:
+        queries = (matrix("q_down", h, q_rank), matrix("q_up", q_rank, query), vector("q_norm", q_rank))
+    keys = (matrix("kv_down", h, kv_rank + rope_dim), matrix("kv_up", kv_rank, heads * (head_dim + value_dim)))
+    return (*queries, *keys, vector("kv_norm", kv_rank), matrix("output", heads * value_dim, h))
+
+
+def _indexer(h: int, read: int, heads: int, size: int, vectors: int = 0) -> Block:
+    """Matrices of an indexer, whose queries are made from ``read`` numbers, and its norms."""
+    return (
+        matrix("index_q", read, heads * size),
+        matrix("index_k", h, size + heads),
+        vector("index", 2 * size + vectors),
+    )
+
+
+def deepseek_v4(p: Plan) -> None:
+    """Keys that are values, compressed four or 128 to one in most layers; several residual streams."""
+    c = p.c
+    h, layers, size, heads = p.hidden, p.layers, c.size("head_dim"), p.attention["heads"]
+    names = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+    usual = {ratio: name for name, ratio in names.items()}
+    ratios = c.raw.get("compress_ratios")
+    if ratios is None:
+        ratios = [names.get(kind, -1) for kind in c.kinds(layers, lambda i: usual[4 if i % 2 and i > 1 else 128])]
+    if not isinstance(ratios, list) or len(ratios) < layers:
+        c.fail("compress_ratios", f"must list 0, 4 or 128 for each of {layers} layers")
+    rates = c.but(compress_ratios=ratios[:layers]).numbers("compress_ratios", layers, 0, 4, 128)
+    rank, out, groups = c.size("q_lora_rank"), c.size("o_lora_rank"), c.size("o_groups")
+    index, count = c.size("index_head_dim"), c.size("index_n_heads")
+    attention: Block = (
+        matrix("q_down", h, rank),
+        matrix("q_up", rank, heads * size),
+        matrix("kv", h, size),
+        matrix("output_down", heads * size, out),
+        matrix("output_up", groups * out, h),
+        vector("sinks and norms", heads + rank + size),
+    )
+    indexer: Block = (matrix("index_k", h, 4 * index), matrix("index_q", rank, count * index))
+    indexer += (matrix("index_weights", h, count), vector("index places", 4 * 2 * index + index))
+    made: Mapping[int, Block] = {
+        0: (),
+        4: (matrix("compress", h, 4 * size), vector("places", 4 * 2 * size + size), *indexer),
+        128: (matrix("compress", h, 2 * size), vector("places", 128 * size + size)),
+    }
+    hashed = c.size("num_hash_layers", default=3, least=0)  # which look their experts up by the token
+    routers = [i >= hashed for i in range(layers)]
+    if isinstance(c.raw.get("mlp_layer_types"), list):
+        routers = [kind != "hash_moe" for kind in c.kinds(layers, lambda i: "", "mlp_layer_types")]
+    p.more = [(vector("router", p.experts["n"]),) if one else () for one in routers]
+    number = c.size("hc_mult", default=4)
+    streams(p, number, (2 + number) * number, 3)
+    p.mixers, p.attention = [(*attention, *made[rate]) for rate in rates], {}
+    p.counts_only = "keys compressed four or 128 to one beside a window, and an indexer over compressed keys"
+
+
+def glm5_next(p: Plan) -> None:
+    """Delta attention in three of four layers, latent attention with an indexer over pooled keys in the others."""
+    c = p.c
+    h, heads = p.hidden, p.attention["heads"]
+    nope, value, rank, q_rank = c.sizes(qk_nope_head_dim=256, v_head_dim=256, kv_lora_rank=512, q_lora_rank=1536)
+    rope = c.size("qk_rope_head_dim", default=0, least=0)
+    index, count, pool, number = c.sizes(index_head_dim=128, index_n_heads=32, index_kpool=16, hc_mult=4)
+    lin, size, kernel = c.sizes(linear_num_heads=64, linear_head_dim=128, linear_conv_kernel_dim=4)
+    inner = lin * size
+    sizes = {"head_dim": nope, "rope_dim": rope, "value_dim": value, "kv_rank": rank, "q_rank": q_rank}
+    full = (*_latent(h, heads, **sizes), *_indexer(h, q_rank, count, index, pool * index), matrix("pool", h, index))
+    delta: Block = (
+        matrix("in", h, 3 * inner + 2 * size + lin),
+        matrix("gates", size, 2 * inner),
+        matrix("out", inner, h),
+        matrix("convolutions", kernel, 3 * inner),
+        vector("decays and norm", inner + lin + size),
+    )
+    p.mixers, p.attention = [full if one else delta for one in p.full(nth(4))], {}
+    outputs = (2 + number) * number
+    p.add(*(matrix("streams", number * h, outputs), vector("streams", outputs + 3)) * 2)
+    p.counts_only = "latent attention with an indexer over pooled keys, beside layers of delta attention"
+
+
+def mistral_large4(p: Plan) -> None:
+    """Latent attention with an indexer in each layer; every fourth layer rotates nothing."""
+    c = p.c
+    h, layers, heads = p.hidden, p.layers, p.attention["heads"]
+    turned = [int(i % 4 != 3) for i in range(layers)]
+    if c.has("no_rope_layers"):
+        turned = c.numbers("no_rope_layers", layers, 0, 1)
+    if c.has("kv_source_layers") and c.raw["kv_source_layers"] != list(range(layers)):
+        c.fail("kv_source_layers", "is not supported; only layers with keys of their own")
+    nope, rope, rank, value = c.sizes(qk_nope_head_dim=64, qk_rope_head_dim=64, kv_lora_rank=512, v_head_dim=128)
+    index, count = c.sizes(index_head_dim=128, index_n_heads=32)
+    indexer = _indexer(h, h, count, index, 2 * (h + count + heads))  # with scales of queries and of both sums
+    sizes = {"kv_rank": rank, "value_dim": value}
+    bare = (*_latent(h, heads, head_dim=nope + rope, rope_dim=0, **sizes), *indexer)
+    rotated = (*_latent(h, heads, head_dim=nope, rope_dim=rope, **sizes), *indexer)
+    p.mixers, p.attention = [rotated if one else bare for one in turned], {}
+    p.counts_only = "latent attention with an indexer, rotated in some layers and not in others"
+
+
+def dots3_note(p: Plan) -> None:
+    """Latent attention of two sizes: with an indexer, and with a window; a gate for each head of both."""
+    c = p.c
+    indexed = "indexed_attention"
+    kinds = c.kinds(p.layers, lambda i: indexed if i < 2 or i % 4 == 1 else NEAR)
+    given = c.inner("per_layer_config")
+    own = {int(key): given.inner(key).raw for key in given.raw if key.isdigit() and len(key) < 9}
+    mixers = []
+    for i, kind in enumerate(kinds):
+        layer = c.but(**own.get(i, {}))
+        heads, sizes = layer.size("num_attention_heads"), latent(layer)
+        made = (*_latent(p.hidden, heads, **sizes), matrix("gate", p.hidden, heads))
+        made += (vector("norm of rotary keys", sizes["rope_dim"]),)
+        if kind == indexed:
+            rank = layer.size("q_lora_rank")
+            made += _indexer(p.hidden, rank, layer.size("index_n_heads"), layer.size("index_head_dim"))
+        mixers.append(made)
+    p.mixers, p.attention = mixers, {}
+    p.counts_only = "latent attention of two sizes, with a window and with an indexer"
+
+
+# fmt: off
+COUNTED = replace(DEEP, kv_heads="", head_dim=1, qkv_bias=False, output_bias=False)
+DEEPSEEK_V32 = replace(DEEPSEEK_V3, then=deepseek_v32)
+LONGCAT_FFN = ("ffn_hidden_size", "intermediate_size")
+MINIMAX_M3 = replace(
+    DEEP, kv_heads=4, head_dim=128, qkv_bias=False, output_bias=False, qk_norm="head", n_experts=EXPERTS,
+    ffn=("dense_intermediate_size", 12_288), expert_ffn="intermediate_size", shared=("n_shared_experts", 1),
+    shared_ffn=("shared_intermediate_size", 3072), sparse=minimax_sparse, modules=NEXT, then=minimax_m3)
+FAMILIES: dict[str, Family] = {
+    "axk2": replace(DEEPSEEK_V3, then=axk2),
+    "deepseek_v32": DEEPSEEK_V32,
+    "deepseek_v4": replace(
+        COUNTED, kv_heads=1, sparse=Family.sparse, router_bias=False, modules=NEXT, then=deepseek_v4,  # one for all
+        shared=lambda c: int(c.size("n_shared_experts", default=1, least=0) > 0)),
+    "dots3_note_text": replace(
+        COUNTED, sparse=leading(1), then=dots3_note,
+        shared_ffn=lambda c: c.size("shared_experts_intermediate_size", default=c.size("moe_intermediate_size"))),
+    "glm5_next_text": replace(COUNTED, then=glm5_next),
+    "glm_moe_dsa": DEEPSEEK_V32,
+    "hy_v4": replace(DEEPSEEK_V3, gate="full", sinks=True, then=hy_v4),
+    "longcat_flash": replace(
+        DEEPSEEK_V3, layers=lambda c: 2 * c.layers("num_layers", "num_hidden_layers"), ffn=LONGCAT_FFN, shared=1,
+        expert_ffn=("expert_ffn_hidden_size", "moe_intermediate_size"), shared_ffn=LONGCAT_FFN, then=longcat_flash,
+        sparse=lambda c, layers: [others(i) for i in range(layers)], top_k=("moe_topk", "num_experts_per_tok")),
+    "minimax_m3": MINIMAX_M3,
+    "minimax_m3_vl_text": MINIMAX_M3,
+    "mistral_large4_text": replace(COUNTED, router_bias=False, then=mistral_large4),
+}
+# fmt: on
+READERS: dict[str, Reader] = rows(FAMILIES, plain=False)
