@@ -14,23 +14,18 @@ from typing import Any
 
 nan, inf = math.nan, math.inf
 int64, float64 = int, float
-_KINDS = {bool: "b", int: "i", float: "f", str: "U"}
+_KINDS = {bool: "bool", int: "int64", float: "float64", str: "str"}
+_LETTERS = {"bool": "b", "int64": "i", "float64": "f", "object": "O"}
 
 
-class Kind:
-    """The type of a vector's elements."""
+class Kind(str):
+    """The type of a vector's elements, by NumPy's name; ``kind`` is its letter."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    __slots__ = ()
 
-    def __eq__(self, other: object) -> bool:
-        return str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(self.kind)
-
-    def __str__(self) -> str:
-        return {"b": "bool", "i": "int64", "f": "float64"}.get(self.kind, "str")
+    @property
+    def kind(self) -> str:
+        return _LETTERS.get(self, "U")
 
 
 def _divided(x: Any, y: Any) -> float:
@@ -298,8 +293,9 @@ class Vector:
     @property
     def dtype(self) -> Kind:
         if self._kind is None:
-            found = {_KINDS.get(kind, "O") for kind in set(map(type, self.values))}
-            self._kind = Kind("f" if found in ({"i", "f"}, set()) else found.pop() if len(found) == 1 else "O")
+            found = {_KINDS.get(kind, "object") for kind in set(map(type, self.values))}
+            mixed = "float64" if found in ({"int64", "float64"}, set()) else "object"
+            self._kind = Kind(found.pop() if len(found) == 1 else mixed)
         return self._kind
 
     @property
@@ -342,12 +338,6 @@ class Vector:
     def max(self) -> Any:
         return nan if self._lacks() else max(self.values)
 
-    def argmin(self) -> int:
-        return min(range(len(self.items)), key=self.items.__getitem__)
-
-    def argmax(self) -> int:
-        return max(range(len(self.items)), key=self.items.__getitem__)
-
     def _lacks(self) -> bool:
         """Whether an element is NaN."""
         if not self.values or isinstance(self.values[0], str):
@@ -366,9 +356,6 @@ def _taken(at: "Vector | list[Any]") -> _Taken:
     if isinstance(at, Vector):
         at._taken = made
     return made
-
-
-ndarray = Vector
 
 
 def array(values: Any, dtype: Any = None) -> Vector:

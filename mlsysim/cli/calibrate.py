@@ -7,13 +7,14 @@ from mlsysim import inference, memory, serving, serving_steps, units
 from mlsysim.cli.arguments import Commands, device_options, json_option, pick_device, pick_model, plain_name, print_json
 from mlsysim.cli.options import add_options, given
 from mlsysim.errors import InputError
+from mlsysim.evidence import calibrating
 from mlsysim.files import check_writable
-from mlsysim.serving_steps.calibrating import calibration
+from mlsysim.serving_steps.calibration import METRICS, Subject
 
 UNSTATED = "unstated"  # a version that nobody gave: it equals none that somebody gives
 
 
-def _measured(args: argparse.Namespace) -> list[calibration.Request]:
+def _measured(args: argparse.Namespace) -> list[calibrating.Request]:
     """Every request of the traces beside its simulation; each file is a run of its own."""
     device = pick_device(args.device, args.device_file)
     steps = serving_steps.step_model(inference.deploy(pick_model(args.model), device, tp=args.tp))
@@ -21,21 +22,18 @@ def _measured(args: argparse.Namespace) -> list[calibration.Request]:
     found = []
     for file in args.trace:
         asked = serving.read_trace(file)
-        times = [
-            {m: serving.number(row, m, where) for m in calibration.METRICS}
-            for where, row in serving.rows(file, calibration.METRICS)
-        ]
+        times = [{m: serving.number(row, m, where) for m in METRICS} for where, row in serving.rows(file, METRICS)]
         records = serving.simulate(steps, asked, config).records
         for request, record, measured in zip(asked, records, times, strict=True):
             if record.rejected:
                 raise InputError(f"{file}: a measured request that the simulated server refuses: {record.rejected}")
             predicted = {"ttft_s": float(record.ttft_s or 0), "e2e_s": float(record.e2e_s or 0)}
-            found.append(calibration.Request(request.input_len, request.output_len, measured, predicted))
+            found.append(calibrating.Request(request.input_len, request.output_len, measured, predicted))
     return found
 
 
 def _calibrate(args: argparse.Namespace) -> None:
-    subject = calibration.Subject(
+    subject = Subject(
         plain_name(pick_model(args.model)),
         pick_device(args.device, args.device_file).name,
         args.tp,
@@ -44,7 +42,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     )
     check_writable(args.output, "--output")
     requests = _measured(args)
-    fitted = calibration.fit(requests, subject, slopes=args.slopes)
+    fitted = calibrating.fit(requests, subject, slopes=args.slopes)
     fitted.save(args.output)
     if args.json:
         print_json({"file": args.output, **fitted.to_dict()})

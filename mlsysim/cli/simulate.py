@@ -22,7 +22,7 @@ from mlsysim.doors.targets import SLO
 from mlsysim.errors import InputError
 from mlsysim.serving import Config
 from mlsysim.serving.fleet import Autoscaler
-from mlsysim.serving_steps.calibrating.calibration import load_calibration
+from mlsysim.serving_steps.calibration import load_calibration
 
 METHOD = (
     "Method: step after step of a server; requests wait and share steps. 'serve' has closed forms of one static batch that "

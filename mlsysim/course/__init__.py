@@ -16,8 +16,6 @@ _HOMES = {
     "Swings": "drawing",
     "check": "course.exercises",
     "draw": "drawing",
-    "draw_bars": "course.views",
-    "draw_swings": "course.views",
     "explore": "course.sliders",
     "inputs": "course.exercises",
     "question": "course.exercises",

@@ -10,7 +10,7 @@ from mlsysim import catalog, units
 from mlsysim.catalog import Device
 from mlsysim.course.readings import Reading, written
 from mlsysim.course.sliders import Control, LogSlider
-from mlsysim.drawing import DASHES, PALETTE, Chart, Line, Marks, draw, log_space
+from mlsysim.drawing import DASHES, PALETTE, Chart, Line, Marks, log_space
 from mlsysim.drawing.small import Curves, Dot, Part, Row, Rows, Scatter, Stretch, Timeline, Trace
 from mlsysim.drawing.style import ANSWER, COMPUTE, MEMORY, NETWORK, OTHER, PLAIN, WAITING
 from mlsysim.roofline import attainable_flops, effective_bandwidth, ridge_point
@@ -62,8 +62,6 @@ __all__ = [
     "corner",
     "curve",
     "dot",
-    "draw_bars",
-    "draw_swings",
     "lanes",
     "line",
     "part",
@@ -74,7 +72,6 @@ __all__ = [
     "tens",
     "trail",
 ]
-draw_bars = draw_swings = draw  # one function draws them all
 
 
 class Shown(NamedTuple):

@@ -25,7 +25,7 @@ from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
 from mlsysim.serving.fleet import Conversation, FleetResult, rank_limits, run
 from mlsysim.serving_steps import Rates, StepModel, step_model
-from mlsysim.serving_steps.calibrating.calibration import Calibration, load_calibration
+from mlsysim.serving_steps.calibration import Calibration, load_calibration
 from mlsysim.tables import Table, table
 
 REQUESTS = 1000  # assumed where nobody says

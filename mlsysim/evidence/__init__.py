@@ -1,17 +1,10 @@
 """Predictions against published measurements: rows, fits, scores, claims of others, and tools that measure."""
 
 from mlsysim.evidence.hypotheses.hypotheses import Hypothesis, Verdict, hypothesis, judge
-from mlsysim.evidence.measured.checks import ELEMENT_BYTES, Check, check, gemm_efficiency, stream_efficiency
-from mlsysim.evidence.measured.measurements import (
-    Measurement,
-    cache_budgets,
-    counts,
-    failures,
-    measurement,
-    measurements,
-)
+from mlsysim.evidence.measured.checks import check, checks
+from mlsysim.evidence.measured.kernels import ELEMENT_BYTES, gemm_efficiency, stream_efficiency
+from mlsysim.evidence.measured.measurements import Check, Measurement, measurement, measurements
 from mlsysim.evidence.measured.plans import PublishedPlan, published_plan, published_plans
-from mlsysim.evidence.measured.serving_checks import ServingCheck, serving_check, serving_checks, serving_measurement
 from mlsysim.evidence.measured.serving_runs import MeasuredRequest, ServingRun, serving_run, serving_runs
 from mlsysim.evidence.measuring.profiles import Profile, load_profile, profile, shipped_profiles
 from mlsysim.evidence.metrics import effective_rows, error_factor, optimism, signed_error, skill
@@ -28,15 +21,12 @@ __all__ = [
     "PublishedCost",
     "PublishedFootprint",
     "PublishedPlan",
-    "ServingCheck",
     "ServingRun",
     "Verdict",
-    "cache_budgets",
     "check",
-    "counts",
+    "checks",
     "effective_rows",
     "error_factor",
-    "failures",
     "gemm_efficiency",
     "hypothesis",
     "judge",
@@ -50,9 +40,6 @@ __all__ = [
     "published_footprints",
     "published_plan",
     "published_plans",
-    "serving_check",
-    "serving_checks",
-    "serving_measurement",
     "serving_run",
     "serving_runs",
     "shipped_profiles",

@@ -1,20 +1,7 @@
 """Serving steps at the level of kernels, and how far to trust them: the ladder of accuracy."""
 
 from mlsysim.serving_steps.batches import Batch
-from mlsysim.serving_steps.calibrating.calibration import (
-    Calibration,
-    Coefficients,
-    Freshness,
-    Subject,
-    least_squares,
-    load_calibration,
-)
-from mlsysim.serving_steps.calibrating.residuals import (
-    calibration_requests,
-    overfitting_ratio,
-    residual_constant,
-    residual_time,
-)
+from mlsysim.serving_steps.calibration import Calibration, Coefficients, Subject, load_calibration
 from mlsysim.serving_steps.comparisons import blended_step, e2e_per_token, jump, layer_residual, outlier_shift
 from mlsysim.serving_steps.equations import (
     bilinear,
@@ -28,6 +15,7 @@ from mlsysim.serving_steps.equations import (
 from mlsysim.serving_steps.patterns import mixed_bandwidth, scattered_bandwidth
 from mlsysim.serving_steps.products import Product, layer_products
 from mlsysim.serving_steps.rates import PRINTED, Rate, Rates, rates, shipped_rates
+from mlsysim.serving_steps.residuals import calibration_requests, overfitting_ratio, residual_constant, residual_time
 from mlsysim.serving_steps.rungs import BASELINE, TIER_0, Rungs
 from mlsysim.serving_steps.step import StepModel, step_model
 from mlsysim.serving_steps.tables import ProductTable, jumps, products_table
@@ -40,7 +28,6 @@ __all__ = [
     "Batch",
     "Calibration",
     "Coefficients",
-    "Freshness",
     "Kernel",
     "Product",
     "ProductTable",
@@ -63,7 +50,6 @@ __all__ = [
     "kernel_utilisation",
     "layer_products",
     "layer_residual",
-    "least_squares",
     "load_calibration",
     "mixed_bandwidth",
     "outlier_shift",

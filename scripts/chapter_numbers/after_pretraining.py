@@ -3,10 +3,9 @@
 from typing import Any
 
 from chapter_numbers import whole_share as share
-from mlsysim import catalog, flops, memory, posttraining, reliability, units
+from mlsysim import catalog, evidence, flops, memory, posttraining, reliability, units
 from mlsysim.course.pictures.running.learning import LENGTHS
-from mlsysim.evidence.measured.measurements import posttrainings
-from mlsysim.evidence.measured.posttraining_checks import posttraining_check, sync_rate
+from mlsysim.evidence.measured.posttraining import sync_rate
 from mlsysim.posttraining import rl_split, rl_step
 
 MODEL = "Llama-3.1-8B"
@@ -35,8 +34,8 @@ def _tuning() -> dict[str, str]:
         "lora": units.format(float(state(8e9, 20e6)), "byte", 3),
         "qlora": units.format(float(state(8e9, 20e6, 0.516)), "byte", 2),
         "adapter": units.format(20e6 * 16, "byte", 1),
-        "qlora_printed": units.format(posttrainings()["qlora-65b-full"].value, "byte"),
-        "gpt3_printed": units.format(posttrainings()["lora-gpt3-full"].value, "byte"),
+        "qlora_printed": units.format(evidence.measurements("posttraining")["qlora-65b-full"].value, "byte"),
+        "gpt3_printed": units.format(evidence.measurements("posttraining")["lora-gpt3-full"].value, "byte"),
         "bound": times(16 / 2, 0),
         "bits": f"{4 + 8 / 64 + 32 / (64 * 256):.3f}",
         "saved_bits": f"{32 / 64 - 8 / 64 - 32 / (64 * 256):.2f}",
@@ -74,11 +73,11 @@ def _pools() -> dict[str, str]:
     old = rl_split(MODEL, LARGE, staleness=3.0, **RUN)
     even = {**RUN, "variation": 0.0}
     flat = rl_step(MODEL, SMALL, **even).time / rl_split(MODEL, SMALL, **even).time
-    rows = posttrainings()
+    rows = evidence.measurements("posttraining")
     rates = sorted(sync_rate(r) for r in rows.values() if r.kind == "sync")
     ratio = rows["areal-1.5b"].value
-    written = posttraining_check("perplexity-kimi")
-    verl = {n: posttraining_check(f"verl-{n}") for n in (32, 64, 128)}
+    written = evidence.check("perplexity-kimi")
+    verl = {n: evidence.check(f"verl-{n}") for n in (32, 64, 128)}
     whole = {32: 790.10, 64: 365.28, 128: 356.30}  # steps of the synchronous runs, verl2025async
     return {
         "flat": times(flat),
@@ -98,18 +97,18 @@ def _pools() -> dict[str, str]:
         "fast": units.format(rates[-1], "byte/s", 2),
         "sync_wires": share(sync_rate(rows["ckpt-qwen3-235b"]) / catalog.device("H800").scale_up_bandwidth),
         "sync": units.format(float(posttraining.weight_sync(140e9, 60e9, 1.0, 60e9)), "s", 2),
-        "written": units.format(written.printed, "s", 2),
-        "written_share": share(written.predicted / written.printed),
+        "written": units.format(written.measured, "s", 2),
+        "written_share": share(written.predicted / written.measured),
         "written_ours": units.format(written.predicted, "s", 2),
         "written_faster": f"{sync_rate(written.measurement) / rates[-1]:.0f}",
         "areal_idle": share(1 - 1 / ratio),
         "doubling": share(whole[64] / whole[128] - 1, 1),
         "verl_share": share(357.41 / whole[32]),
         "verl_ours": units.format(verl[32].predicted, "s", 3),
-        "verl_printed": units.format(verl[32].printed, "s", 3),
+        "verl_printed": units.format(verl[32].measured, "s", 3),
         "verl_training": units.format(2 * 313.81, "s", 3),
-        "laion": share(posttraining_check("laion-longest").error),
-        "sync_worst": share(max(abs(posttraining_check(n).error) for n, r in rows.items() if r.kind == "sync")),
+        "laion": share(evidence.check("laion-longest").error),
+        "sync_worst": share(max(abs(evidence.check(n).error) for n, r in rows.items() if r.kind == "sync")),
     }
 
 
@@ -129,7 +128,7 @@ def _bill() -> dict[str, str]:
 def _feeding() -> dict[str, str]:
     rate = posttraining.reader_rate
     image, volume = float(rate(1, 400 / 0.224, 114_660.07)), float(rate(1, 7 / 0.323, 146_600_628))
-    peak = posttrainings()["3fs-peak"].value
+    peak = evidence.measurements("posttraining")["3fs-peak"].value
     saved = float(memory.checkpoint_bytes(405.85e9, 2, 4, 4, 4))
     return {
         "text": units.format(float(rate(1024, 1e4, 4)), "byte/s", 2),
@@ -143,8 +142,8 @@ def _feeding() -> dict[str, str]:
         "saved": units.format(saved, "byte", 2),
         "tokens": f"{saved / 4 / 1e12:.1f} trillion",
         "meta": units.format(2e12, "byte/s"),
-        "printed": units.format(posttrainings()["mlperf-checkpoint-8b"].value, "byte"),
-        "printed_large": units.format(posttrainings()["mlperf-checkpoint-405b"].value, "byte", 3),
+        "printed": units.format(evidence.measurements("posttraining")["mlperf-checkpoint-8b"].value, "byte"),
+        "printed_large": units.format(evidence.measurements("posttraining")["mlperf-checkpoint-405b"].value, "byte", 3),
         "large": f"{saved / units.GiB:,.0f}",
         "mean": units.format(saved / 600, "byte/s", 2),
         "burst": units.format(float(reliability.write_time(saved, 2048, 25e9, 2e12)), "s", 2),

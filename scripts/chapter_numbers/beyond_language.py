@@ -1,18 +1,20 @@
 """Chapter 29, beyond language."""
 
+from dataclasses import replace
 from typing import Any
 
 from chapter_numbers import whole_share as share
-from mlsysim import beyond, catalog, roofline, units
-from mlsysim.evidence.measured.beyond_checks import beyond_check, carried_over
+from mlsysim import beyond, catalog, evidence, roofline, units
+from mlsysim.evidence.measured.beyond import carried_over
 
 VIT, DIT, LARGE = (catalog.patch_transformer(n) for n in ("ViT-L/16", "DiT-XL/2", "DiT-XL/2-512"))
 DLRM, H100, H200 = catalog.recommender("DLRM-DCNv2"), catalog.device("H100"), catalog.device("H200")
 BATCH, LINK = 8192, 450e9
 
 
-def _reached(name: str) -> str:
-    return share(beyond_check(name).reached)
+def _reached(name: str, precision: str = "") -> str:
+    row = evidence.measurement(name)
+    return share(evidence.check(replace(row, precision=precision or row.precision)).reached)
 
 
 def _patches() -> dict[str, str]:
@@ -111,35 +113,35 @@ def _tables() -> dict[str, str]:
 
 
 def _measured() -> dict[str, str]:
-    h200, h100 = (beyond_check(f"mlperf-dlrm-{d}-99").printed for d in ("h200", "h100"))
-    slow, fast = (beyond_check(f"timm-resnet50-4090-{m}").printed for m in ("eager", "compiled"))
-    rows = [beyond_check(f"torchrec-dlrm-a100-{n}").printed for n in ("2k", "16k")]
+    h200, h100 = (evidence.check(f"mlperf-dlrm-{d}-99").measured for d in ("h200", "h100"))
+    slow, fast = (evidence.check(f"timm-resnet50-4090-{m}").measured for m in ("eager", "compiled"))
+    rows = [evidence.check(f"torchrec-dlrm-a100-{n}").measured for n in ("2k", "16k")]
     return {
         "h200_more": share(h200 / h100 - 1),
         "vit": _reached("timm-vith14-5090-compiled"),
         "convnet": _reached("timm-resnet50-4090-compiled"),
         "compiler": f"{fast / slow:.1f}",
-        "compiler_bound": f"{beyond_check('timm-resnet50-4090-compiled').predicted / beyond_check('timm-resnet50-4090-eager').predicted:.1f}",
+        "compiler_bound": f"{evidence.check('timm-resnet50-4090-compiled').predicted / evidence.check('timm-resnet50-4090-eager').predicted:.1f}",
         "flux_eager": _reached("flux-dev-h100-eager"),
         "flux": _reached("flux-dev-h100-compiled"),
         "dit_training": _reached("dit-xl2-training"),
         "vit_training": _reached("vit-h14-core-days"),
         "dlrm_low": _reached("mlperf-dlrm-h200-99"),
         "dlrm_high": _reached("mlperf-dlrm-h100-99-9"),
-        "flux_time_eager": units.format(beyond_check("flux-dev-h100-eager").printed, "s", 3),
-        "flux_time": units.format(beyond_check("flux-dev-h100-compiled").printed, "s", 3),
-        "dit_rate": f"{beyond_check('dit-xl2-training').printed:.1f}",
+        "flux_time_eager": units.format(evidence.check("flux-dev-h100-eager").measured, "s", 3),
+        "flux_time": units.format(evidence.check("flux-dev-h100-compiled").measured, "s", 3),
+        "dit_rate": f"{evidence.check('dit-xl2-training').measured:.1f}",
         "torchrec": _reached("torchrec-dlrm-a100-16k"),
         "torchrec_small": _reached("torchrec-dlrm-a100-2k"),
-        "torchrec_fp32": share(beyond_check("torchrec-dlrm-a100-16k", "fp32").reached),
-        "torchrec_small_fp32": share(beyond_check("torchrec-dlrm-a100-2k", "fp32").reached),
+        "torchrec_fp32": _reached("torchrec-dlrm-a100-16k", precision="fp32"),
+        "torchrec_small_fp32": _reached("torchrec-dlrm-a100-2k", precision="fp32"),
         "torchrec_batch": f"{rows[1] / rows[0]:.1f}",
         "carried_vit": units.percent(carried_over("timm-vith14-5090-compiled", "timm-vith14-4090-compiled"), 0),
         "carried_net": units.percent(carried_over("timm-resnet152-5090-compiled", "timm-resnet152-4090-compiled"), 0),
         "carried_flux": units.percent(carried_over("flux-dev-h100-compiled", "timm-vith14-4090-compiled"), 0),
-        "dlrm_flops": units.percent(beyond_check("dlrm-dcnv2-flops").error, 0),
-        "dlrm_size": units.format(beyond_check("dlrm-dcnv2-size").predicted, "byte", 3),
-        "dlrm_size_printed": units.format(beyond_check("dlrm-dcnv2-size").printed, "byte", 2),
+        "dlrm_flops": units.percent(evidence.check("dlrm-dcnv2-flops").error, 0),
+        "dlrm_size": units.format(evidence.check("dlrm-dcnv2-size").predicted, "byte", 3),
+        "dlrm_size_printed": units.format(evidence.check("dlrm-dcnv2-size").measured, "byte", 2),
     }
 
 

@@ -5,19 +5,18 @@ from typing import Any
 
 from chapter_numbers import share as _share
 from mlsysim import evidence, serving_steps, units
-from mlsysim.evidence import serving_run
+from mlsysim.evidence import calibrating, serving_run
 from mlsysim.evidence.measuring import tiny
 from mlsysim.evidence.studies import tiers
-from mlsysim.serving_steps.calibrating import calibration
 
 
-def _mean(scores: tuple[tiers.RunScore, ...], tier: str) -> float:
+def _mean(scores: tuple[tiers.TierScore, ...], tier: str) -> float:
     return sum(s.requests * float(getattr(s, tier)) for s in scores) / sum(s.requests for s in scores)
 
 
-def _slower(requests: list[calibration.Request], factor: float) -> list[calibration.Request]:
+def _slower(requests: list[calibrating.Request], factor: float) -> list[calibrating.Request]:
     return [
-        calibration.Request(q.input_len, q.output_len, {m: factor * v for m, v in q.measured.items()}, q.predicted)
+        calibrating.Request(q.input_len, q.output_len, {m: factor * v for m, v in q.measured.items()}, q.predicted)
         for q in requests
     ]
 
@@ -35,10 +34,10 @@ def numbers() -> dict[str, Any]:
 
     runs = tiers.points_of("Llama-2-7B")
     requests = [q for run in runs for q in tiers.replayed(run.name)]
-    subject = calibration.Subject("Llama-2-7B", "H100-SXM5-80GB", 1, "vllm", "0.11.0")
-    fitted = calibration.fit(requests, subject)
+    subject = serving_steps.Subject("Llama-2-7B", "H100-SXM5-80GB", 1, "vllm", "0.11.0")
+    fitted = calibrating.fit(requests, subject)
     e2e, ttft = fitted.metrics["e2e_s"], fitted.metrics["ttft_s"]
-    itl = calibration.fit_metric(
+    itl = calibrating.fit_metric(
         tiers.per_token([q for r in runs for q in tiers.replayed(r.name)]), "itl_s", slopes=False
     )
     scores = {
@@ -51,10 +50,10 @@ def numbers() -> dict[str, Any]:
     other, other_ttft = (tiers.leave_one_out("CodeLlama-34B", m) for m in ("e2e_s", "ttft_s"))
     by_run = {s.run: s for s in other}
     first_by_run = {s.run: s for s in other_ttft}
-    useless = calibration.fit_metric(requests, "ttft_s", relative=False)
+    useless = calibrating.fit_metric(requests, "ttft_s", relative=False)
     code = [q for r in tiers.points_of("CodeLlama-34B") if "train" in r.name for q in tiers.replayed(r.name)]
-    foreign = fitted.verdict(code)
-    slower = fitted.verdict(_slower(requests, 1.4))
+    foreign = calibrating.verdict(fitted, code)
+    slower = calibrating.verdict(fitted, _slower(requests, 1.4))
     warm = serving_run("llama-2-7b-train-0").requests
     mean_e2e = statistics.fmean(q.measured["e2e_s"] for q in requests)
     mean_ttft = statistics.fmean(q.measured["ttft_s"] for q in requests)

@@ -64,7 +64,7 @@ def numbers() -> dict[str, Any]:
 
     vllm: dict[str, Any] = {}
     for name in ("opt13b", "opt66b", "opt175b"):
-        cache, slots = (evidence.cache_budgets()[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
+        cache, slots = (evidence.measurements("budgets")[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
         model, x = catalog.model(cache.inputs["model"]), cache.inputs
         token, weights = memory.kv_cache_of(model, 1, 1), 2 * transformer.parameter_count(model).total
         budget = {
@@ -75,7 +75,7 @@ def numbers() -> dict[str, Any]:
         vllm[name] = {"error": units.percent(binary / slots.value - 1)}
         if name == "opt66b":
             vllm[name]["lost"] = share(1 - decimal / binary)
-    printed = evidence.cache_budgets()["vllm-opt13b-cache"]
+    printed = evidence.measurements("budgets")["vllm-opt13b-cache"]
     token = memory.kv_cache_of("OPT-13B", 1, 1)
 
     def wall(places: int, busy: float) -> float:

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mlsysim import catalog, collectives, communication, units
-from mlsysim.evidence.measured import collective_checks as checks
-from mlsysim.evidence.measured.measurements import collectives as measured
+from mlsysim import catalog, collectives, communication, evidence, units
+from mlsysim.evidence.measured import collectives as measured
 from mlsysim.evidence.predictors import shipped_fit
 from mlsysim.evidence.scoring.tried import read_log
 
@@ -26,9 +25,11 @@ def _mean(values: Sequence[float]) -> str:
     return units.percent(sum(map(abs, values)) / len(values), signed=False)
 
 
-def _rows(prefix: str) -> list[checks.CollectiveCheck]:
+def _rows(prefix: str) -> list[evidence.Check]:
     return [
-        checks.check_collective(n) for n, r in measured().items() if n.startswith(prefix) and r.kind == "all_reduce"
+        evidence.check(n)
+        for n, r in evidence.measurements("collectives").items()
+        if n.startswith(prefix) and r.kind == "all_reduce"
     ]
 
 
@@ -96,45 +97,45 @@ def _measured() -> dict[str, Any]:
     a100, h100 = _rows("azure-a100"), _rows("azure-h100")
     h200, b200 = _rows("bekman-h200-nvls"), _rows("bekman-b200-nvls")
     rings = [*_rows("bekman-h200-ring"), *_rows("bekman-b200-ring")]
-    eight = checks.check_collective("azure-h100-8g")
+    eight = evidence.check("azure-h100-8g")
     wire = catalog.link("NVLink-4").bandwidth
 
-    def of(rows: list[checks.CollectiveCheck], low: float, high: float) -> list[float]:
-        return [c.plan_error for c in rows if low <= c.measurement.inputs["bytes"] <= high]
+    def of(rows: list[evidence.Check], low: float, high: float) -> list[float]:
+        return [c.error for c in rows if low <= c.measurement.inputs["bytes"] <= high]
 
-    shares = [c.bound / c.measured for c in h200]
+    shares = [c.others["bound"] / c.measured for c in h200]
     return {
         "a100_share": f"{catalog.link('NVLink-3').planned_bandwidth / catalog.link('NVLink-3').bandwidth:.2f}",
         "h100_share": f"{catalog.link('NVLink-4').planned_bandwidth / wire:.3f}",
         "a100_small": _mean(of(a100, 0, 1e6)),
         "a100_large": _mean(of(a100, 2.6e8, 1e12)),
-        "a100_8g": units.percent(checks.check_collective("azure-a100-8g").plan_error),
-        "h100_8g_bus": _rate(eight.bus_bandwidth, 3),
-        "h100_8g": units.percent(eight.plan_error),
-        "h100_8g_ring": units.percent(eight.ring_error),
+        "a100_8g": units.percent(evidence.check("azure-a100-8g").error),
+        "h100_8g_bus": _rate(eight.measurement.value, 3),
+        "h100_8g": units.percent(eight.error),
+        "h100_8g_ring": units.percent(eight.error_of("ring")),
         "h100_ceiling": _rate(collectives.bus_bandwidth(1.0, collectives.in_switch_all_reduce(1.0, 8, wire), 8)),
         "h100_small": _mean(of(h100, 0, 1e6)),
         "h100_large": _mean(of(h100, 2.6e8, 1e12)),
-        "switched": _mean([c.plan_error for c in (*h200, *b200)]),
+        "switched": _mean([c.error for c in (*h200, *b200)]),
         "switched_n": str(len(h200) + len(b200)),
-        "rings": _mean([c.plan_error for c in rings]),
+        "rings": _mean([c.error for c in rings]),
         "rings_n": str(len(rings)),
         "share_low": f"{min(shares):.3f}",
         "share_high": f"{max(shares):.3f}",
-        "shortest_a100": _time(checks.check_collective("azure-a100-1k").measured),
-        "shortest_a100_plan": _time(checks.check_collective("azure-a100-1k").plan.time),
-        "shortest_h100": _time(checks.check_collective("azure-h100-1k").measured),
+        "shortest_a100": _time(evidence.check("azure-a100-1k").measured),
+        "shortest_a100_plan": _time(evidence.check("azure-a100-1k").predicted),
+        "shortest_h100": _time(evidence.check("azure-h100-1k").measured),
     }
 
 
 def _levels() -> dict[str, str]:
     node = catalog.node("P6-B200")
-    four, one = checks.check_nodes("bekman-b200-4-nodes-16g"), checks.check_collective("bekman-b200-1-node-16g")
+    four, one = evidence.check("bekman-b200-4-nodes-16g"), evidence.check("bekman-b200-1-node-16g")
     h100 = catalog.node("DGX-H100")
     flat = collectives.ring_all_reduce(16e9, 128, h100.scale_out_bandwidth)
     levels = collectives.hierarchical_all_reduce(16e9, 8, 16, h100.scale_up_bandwidth, h100.scale_out_bandwidth)
-    small, quarter, mega = (checks.check_nodes(f"bekman-b200-4-nodes-{size}") for size in ("32k", "256k", "1m"))
-    large = [checks.check_nodes(f"bekman-b200-4-nodes-{size}") for size in ("1g", "4g", "16g")]
+    small, quarter, mega = (evidence.check(f"bekman-b200-4-nodes-{size}") for size in ("32k", "256k", "1m"))
+    large = [evidence.check(f"bekman-b200-4-nodes-{size}") for size in ("1g", "4g", "16g")]
     inside = collectives.ring_all_reduce(1.0, 8, node.scale_up_bandwidth)
     second = collectives.ring_all_reduce(1.0 / 8, 4, node.scale_out_bandwidth) / inside
     return {
@@ -144,24 +145,24 @@ def _levels() -> dict[str, str]:
         "one": _time(one.measured),
         "four": _time(four.measured),
         "slowdown": f"{four.measured / one.measured:.1f}",
-        "hierarchical": _time(four.hierarchical),
-        "hierarchical_error": units.percent(four.hierarchical / four.measured - 1),
-        "overlapped": _time(four.overlapped),
-        "overlapped_error": units.percent(four.overlapped / four.measured - 1),
-        "flat": _time(four.flat),
-        "rings": _time(four.rings),
-        "rings_error": units.percent(four.rings / four.measured - 1),
-        "flat_factor": f"{four.flat / four.measured:.1f}",
+        "hierarchical": _time(four.others["hierarchical"]),
+        "hierarchical_error": units.percent(four.others["hierarchical"] / four.measured - 1),
+        "overlapped": _time(four.others["overlapped"]),
+        "overlapped_error": units.percent(four.others["overlapped"] / four.measured - 1),
+        "flat": _time(four.others["flat"]),
+        "rings": _time(four.others["rings"]),
+        "rings_error": units.percent(four.others["rings"] / four.measured - 1),
+        "flat_factor": f"{four.others['flat'] / four.measured:.1f}",
         "h100_flat": _time(flat),
         "h100_levels": _time(levels),
         "h100_gain": f"{flat / levels:.1f}",
-        "plan_large": _mean([c.plan.time / c.measured - 1 for c in large]),
-        "small_low": _time(small.printed_range[0], 2),
-        "small_high": _time(small.printed_range[1], 2),
+        "plan_large": _mean([c.predicted / c.measured - 1 for c in large]),
+        "small_low": _time(measured.printed_range(small.measurement)[0], 2),
+        "small_high": _time(measured.printed_range(small.measurement)[1], 2),
         "quarter_measured": _time(quarter.measured),
         "mega_measured": _time(mega.measured),
-        "mega_bytes": _time(mega.hierarchical, 2),
-        "mega_plan": _time(mega.plan.time, 2),
+        "mega_bytes": _time(mega.others["hierarchical"], 2),
+        "mega_plan": _time(mega.predicted, 2),
     }
 
 
@@ -230,7 +231,7 @@ def _library() -> dict[str, str]:
 
 def _experts() -> dict[str, str]:
     node = catalog.node("H800-node")
-    row = {n: checks.measured_collective(f"deepep-dispatch-{n}") for n in (16, 256)}
+    row = {n: evidence.measurement(f"deepep-dispatch-{n}") for n in (16, 256)}
     i = row[16].inputs
     moved = i["tokens"] * i["token_bytes"] * i["copies"]
 

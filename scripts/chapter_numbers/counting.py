@@ -29,7 +29,7 @@ def _resized(m: catalog.Model, **sizes: int) -> catalog.Model:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 2."""
-    counts = evidence.counts()
+    counts = evidence.measurements("counts")
     llama = {s: catalog.model(f"Llama-3.1-{s}") for s in ("8B", "70B", "405B")}
     eight, gpt2, mixtral = llama["8B"], catalog.model("GPT-2-124M"), catalog.model("Mixtral-8x7B")
     gpt3 = catalog.model("GPT-3-175B")

@@ -5,16 +5,8 @@ from typing import Any
 
 from chapter_numbers import share
 from chapter_numbers import whole_share as whole
-from mlsysim import catalog, inference, memory, training, units
-from mlsysim.evidence.measured.measurements import narrow
-from mlsysim.evidence.measured.narrow_checks import (
-    cast_bytes,
-    linear_share,
-    narrow_check,
-    narrow_checks,
-    rate_gain,
-    stored_bytes,
-)
+from mlsysim import catalog, evidence, inference, memory, training, units
+from mlsysim.evidence.measured.narrow import cast_bytes, linear_share, rate_gain, stored_bytes
 from mlsysim.inference import deploy
 from mlsysim.memory.grids import GRIDS, block_snr, decibels, gaussian_noise
 from mlsysim.memory.quantised import published_recipes
@@ -23,7 +15,9 @@ from mlsysim.transformer import parameter_count
 
 MODEL = "Llama-3.1-8B"
 _FORMATS = ("bf16", "fp8", "mxfp8", "nvfp4")
-DOCS, PULL = ({f: narrow()[f"torchao-{place}-{f}"].value for f in _FORMATS} for place in ("docs", "pull"))
+DOCS, PULL = (
+    {f: evidence.measurements("narrow")[f"torchao-{place}-{f}"].value for f in _FORMATS} for place in ("docs", "pull")
+)
 
 
 def times(value: float, digits: int = 1) -> str:
@@ -72,7 +66,7 @@ def _bytes() -> dict[str, str]:
     found["kept"] = units.format(2.0 * kept, "byte", 2)
     found["kept_share"] = whole(2.0 * kept / stored_bytes(MODEL, "nvfp4"))
     found["most_off"] = share(
-        max(abs(narrow_check(f"torchao-checkpoint-{f}").error) for f in ("bf16", "fp8", "mxfp8", "nvfp4"))
+        max(abs(evidence.check(f"torchao-checkpoint-{f}").error) for f in ("bf16", "fp8", "mxfp8", "nvfp4"))
     )
     return found
 
@@ -84,13 +78,15 @@ def _steps() -> dict[str, str]:
         for p in ("bf16", "fp8-tensorwise", "fp8-rowwise")
     }
     checks = {
-        n: narrow_check(f"torchao-step-{n}")
+        n: evidence.check(f"torchao-step-{n}")
         for n in ("h100-tensorwise", "h100-rowwise", "b200-tensorwise", "b200-mxfp8", "b200-rowwise")
     }
-    prompts = {n: narrow_check(f"torchao-prefill-{n}") for n in ("h100-fp8", "b200-fp8", "b200-nvfp4")}
-    decodes = {n: narrow_check(f"torchao-decode-{n}") for n in ("h100-fp8", "b200-fp8", "b200-nvfp4")}
-    maxtext = {n: narrow_check(f"maxtext-step-{n}") for n in ("gb200-8b", "gb300-8b", "gb200-405b", "gb300-405b")}
-    reached = [c.implied / c.share for c in narrow_checks() if c.measurement.kind == "step"]
+    prompts = {n: evidence.check(f"torchao-prefill-{n}") for n in ("h100-fp8", "b200-fp8", "b200-nvfp4")}
+    decodes = {n: evidence.check(f"torchao-decode-{n}") for n in ("h100-fp8", "b200-fp8", "b200-nvfp4")}
+    maxtext = {n: evidence.check(f"maxtext-step-{n}") for n in ("gb200-8b", "gb300-8b", "gb200-405b", "gb300-405b")}
+    reached = [
+        c.others["implied"] / c.others["share"] for c in evidence.checks("narrow") if c.measurement.kind == "step"
+    ]
     found = {
         "share": whole(linear_share("Llama-3-8B", 8192)),
         "ceiling": times(checks["h100-tensorwise"].predicted, 2),
@@ -99,24 +95,24 @@ def _steps() -> dict[str, str]:
         "prompt_ceiling": times(prompts["b200-nvfp4"].predicted, 2),
         "decode_ceiling": times(decodes["h100-fp8"].predicted, 2),
         "decode_ceiling_four": times(decodes["b200-nvfp4"].predicted, 2),
-        "decode_share": whole(decodes["h100-fp8"].share),
+        "decode_share": whole(decodes["h100-fp8"].others["share"]),
         "four_fifths_two": times(float(inference.hybrid_gain(1.0, 1 / 2, 0.2))),
         "four_fifths_four": times(float(inference.hybrid_gain(1.0, 1 / 4, 0.2))),
         "least_reached": whole(min(reached)),
         "most_reached": whole(max(reached)),
     }
     for n, c in checks.items():
-        found[f"step_{n.replace('-', '_')}"] = times(c.printed, 2)
-    found["step_h100_tensorwise_implied"] = whole(checks["h100-tensorwise"].implied)
-    found["prompt_b200_nvfp4"] = times(prompts["b200-nvfp4"].printed, 2)
+        found[f"step_{n.replace('-', '_')}"] = times(c.measured, 2)
+    found["step_h100_tensorwise_implied"] = whole(checks["h100-tensorwise"].others["implied"])
+    found["prompt_b200_nvfp4"] = times(prompts["b200-nvfp4"].measured, 2)
     for n, c in prompts.items():
-        found[f"prompt_{n.replace('-', '_')}_implied"] = whole(c.implied)
+        found[f"prompt_{n.replace('-', '_')}_implied"] = whole(c.others["implied"])
     for n, c in decodes.items():
-        found[f"decode_{n.replace('-', '_')}"] = times(c.printed, 2)
+        found[f"decode_{n.replace('-', '_')}"] = times(c.measured, 2)
     for n in ("gb200-8b", "gb300-8b"):
-        found[f"mlp_{n.replace('-', '_')}"] = times(maxtext[n].printed, 2)
+        found[f"mlp_{n.replace('-', '_')}"] = times(maxtext[n].measured, 2)
     for n, c in maxtext.items():
-        found[f"mlp_{n.replace('-', '_')}_implied"] = whole(c.implied)
+        found[f"mlp_{n.replace('-', '_')}_implied"] = whole(c.others["implied"])
     return found
 
 
@@ -130,9 +126,11 @@ def numbers() -> dict[str, Any]:
     h100, b200 = _even("H100", "mxfp8", 1), _even("B200", "mxfp8", 1)
     b200_four, h100_training = _even("B200", "nvfp4", 1), _even("H100", "fp8-tensorwise", 2)
     products = {
-        (f, n): narrow_check(f"torchao-product-{f}-{n}") for f in ("mxfp8", "nvfp4") for n in (1024, 2048, 4096, 16384)
+        (f, n): evidence.check(f"torchao-product-{f}-{n}")
+        for f in ("mxfp8", "nvfp4")
+        for n in (1024, 2048, 4096, 16384)
     }
-    small, large = narrow_check("torchao-linear-1024-2048-1024"), narrow_check("torchao-linear-4096-8192-16384")
+    small, large = evidence.check("torchao-linear-1024-2048-1024"), evidence.check("torchao-linear-4096-8192-16384")
     return {
         "grid": {
             "e4m3_largest": f"{e4m3.largest:g}",
@@ -179,23 +177,23 @@ def numbers() -> dict[str, Any]:
             "h100_training": f"{h100_training:,.0f}",
             "example": times(float(training.narrow_gain(2.0, 8192, b200)), 2),
             "example_four": times(float(training.narrow_gain(4.0, 8192, b200_four)), 2),
-            "share": whole(narrow_check("torchao-moe-cast-share").printed),
-            "share_ours": whole(narrow_check("torchao-moe-cast-share").predicted),
+            "share": whole(evidence.check("torchao-moe-cast-share").measured),
+            "share_ours": whole(evidence.check("torchao-moe-cast-share").predicted),
             "tensorwise_more": f"{cast_bytes('fp8-tensorwise', 2) - cast_bytes('mxfp8', 2):.1f}",
-            "mxfp8_numbers": f"{narrow()['torchao-cast-mxfp8'].inputs['numbers'] / 1e6:.0f} million",
-            "nvfp4_numbers": f"{narrow()['torchao-cast-nvfp4'].inputs['numbers'] / 1e6:.0f} million",
-            "mxfp8_bytes": units.format(narrow_check("torchao-cast-mxfp8").predicted, "byte", 4),
-            "nvfp4_bytes": units.format(narrow_check("torchao-cast-nvfp4").predicted, "byte", 4),
+            "mxfp8_numbers": f"{evidence.measurements('narrow')['torchao-cast-mxfp8'].inputs['numbers'] / 1e6:.0f} million",
+            "nvfp4_numbers": f"{evidence.measurements('narrow')['torchao-cast-nvfp4'].inputs['numbers'] / 1e6:.0f} million",
+            "mxfp8_bytes": units.format(evidence.check("torchao-cast-mxfp8").predicted, "byte", 4),
+            "nvfp4_bytes": units.format(evidence.check("torchao-cast-nvfp4").predicted, "byte", 4),
         },
         "products": {
             "mxfp8_most": share(max(c.error for (f, _), c in products.items() if f == "mxfp8")),
-            "nvfp4_large": times(products["nvfp4", 16384].printed, 2),
+            "nvfp4_large": times(products["nvfp4", 16384].measured, 2),
             "nvfp4_large_ours": times(products["nvfp4", 16384].predicted, 2),
-            "nvfp4_small": times(products["nvfp4", 2048].printed, 2),
+            "nvfp4_small": times(products["nvfp4", 2048].measured, 2),
             "nvfp4_small_ours": times(products["nvfp4", 2048].predicted, 2),
-            "small": times(small.printed, 2),
+            "small": times(small.measured, 2),
             "small_ours": times(small.predicted, 2),
-            "large": times(large.printed, 2),
+            "large": times(large.measured, 2),
             "large_ours": times(large.predicted, 2),
         },
         "bytes": _bytes(),

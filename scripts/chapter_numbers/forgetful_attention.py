@@ -3,8 +3,7 @@
 from typing import Any
 
 from chapter_numbers import whole_share as share
-from mlsysim import catalog, inference, memory, units
-from mlsysim.evidence.measured.context_checks import context_check
+from mlsysim import catalog, evidence, inference, memory, units
 from mlsysim.inference import deploy
 from mlsysim.memory.serving import layer_cache_bytes
 
@@ -70,7 +69,7 @@ def numbers() -> dict[str, Any]:
     }
     prompts = {n: float(inference.prefill(servers[n], input_len=LONG).time) for n in ("sparse", "dense")}
     checks = {
-        n: context_check(n)
+        n: evidence.check(n)
         for n in (
             "flashmla-token",
             "kimi-linear-cache",

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mlsysim import catalog, memory, transformer, units
+from mlsysim import catalog, evidence, memory, transformer, units
 from mlsysim.evidence import signed_error
-from mlsysim.evidence.measured.memory_checks import MemoryCheck, memory_check, memory_checks
 from mlsysim.memory import fit
 
 
@@ -81,7 +80,7 @@ _MIXED = memory.recipe("fsdp-mixed")
 _GATHER8 = replace(_MIXED, name="the same, gathered in 8 bits", compute=1)
 
 
-def _deep_errors(rows: Sequence[MemoryCheck], **changed: Any) -> list[float]:
+def _deep_errors(rows: Sequence[evidence.Check], **changed: Any) -> list[float]:
     """Errors of the pipelined runs with something counted differently."""
     return [
         float(signed_error(memory.training_memory(device=c.measurement.device, **inputs).total, c.measured))
@@ -91,19 +90,19 @@ def _deep_errors(rows: Sequence[MemoryCheck], **changed: Any) -> list[float]:
 
 
 def _measured() -> dict[str, str]:
-    peaks = memory_checks("torchtitan")
+    peaks = evidence.checks(group="torchtitan")
     small = [c for c in peaks if "8b" in c.measurement.name]
     large = [c for c in peaks if "70b" in c.measurement.name]
-    eight, many = memory_check("torchtitan-8b-8-compile"), memory_check("torchtitan-8b-128-compile")
-    ours, theirs = eight.prediction.state - many.prediction.state, eight.measured - many.measured  # type: ignore[union-attr]
-    state, peak = memory_check("dgxc-8b-state"), memory_check("dgxc-8b-peak")
+    eight, many = evidence.check("torchtitan-8b-8-compile"), evidence.check("torchtitan-8b-128-compile")
+    ours, theirs = eight.prediction.state - many.prediction.state, eight.measured - many.measured
+    state, peak = evidence.check("dgxc-8b-state"), evidence.check("dgxc-8b-peak")
     count = transformer.parameter_count("Llama-3.1-8B").total
     eighteen = memory.model_state_memory(count, "megatron-bf16", "zero1", 8).total
     inputs = {k: v for k, v in eight.measurement.inputs.items() if k != "model"}
     thin = memory.training_memory(
         "Llama-3.1-8B", eight.measurement.device, **(inputs | {"logit_bytes": memory.LOGIT_BYTES["one-copy"]})
     )
-    contexts = [memory_check(f"torchtitan-8b-cp{cp}") for cp in (1, 2, 4, 8)]
+    contexts = [evidence.check(f"torchtitan-8b-cp{cp}") for cp in (1, 2, 4, 8)]
     deep = [c for c in peaks if "405b" in c.measurement.name]
     freed, eight_bits = _deep_errors(deep, reshard_after_forward=True), _deep_errors(deep, recipe=_GATHER8)
     first = deep[0].prediction
@@ -141,7 +140,7 @@ def _measured() -> dict[str, str]:
         "freed_measured": _gb(theirs),
         "freed_error": units.percent(signed_error(ours, theirs)),
         "thin_error": units.percent(signed_error(thin.total, eight.measured)),
-        "logits": _gb(eight.prediction.output),  # type: ignore[union-attr]
+        "logits": _gb(eight.prediction.output),
         "logits_thin": _gb(thin.output),
         "cp_low": units.format(min(c.measured for c in contexts), "byte", digits=3),
         "cp_high": units.format(max(c.measured for c in contexts), "byte", digits=3),
@@ -167,7 +166,7 @@ def _cache() -> dict[str, str]:
 
 
 def _checkpoints() -> dict[str, str]:
-    weights, full = memory_check("bloom-checkpoint-weights"), memory_check("bloom-checkpoint-full")
+    weights, full = evidence.check("bloom-checkpoint-weights"), evidence.check("bloom-checkpoint-full")
     return {
         "weights": _gb(memory.checkpoint_bytes(70e9, 2)),
         "twelve": _gb(memory.checkpoint_bytes(70e9, 0, 4, 4, 4)),

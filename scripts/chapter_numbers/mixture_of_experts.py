@@ -3,10 +3,9 @@
 from typing import Any
 
 from chapter_numbers import whole_share as share
-from mlsysim import inference, transformer, units
+from mlsysim import evidence, inference, transformer, units
 from mlsysim.evidence.hypotheses import expert_claims, infersim
 from mlsysim.evidence.hypotheses.expert_claims import PUBLISHED, SETTING, both, own_rate
-from mlsysim.evidence.measured.collective_checks import measured_collective
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import TIER_0, Batch, experts, step_model
 from mlsysim.serving_steps.expert_layer import LOW_LATENCY_TOKENS, NORMAL_UNITS, TILE, ExpertLayer, expert_layer
@@ -70,7 +69,7 @@ def numbers() -> dict[str, Any]:
         """Ours and the makers' time of 128 tokens."""
         layer = expert_layer(expert_claims.deployed(devices), tokens=128)
         ours = layer.dispatch_time if what == "dispatch" else layer.combine_time
-        return float(ours), measured_collective(f"deepep-{what}-{devices}").value
+        return float(ours), evidence.measurement(f"deepep-{what}-{devices}").value
 
     kinds = ("dispatch", "combine")
     far = [x / y - 1 for what in kinds for n in (16, 32, 64, 128) for x, y in [deepep(what, n)]]

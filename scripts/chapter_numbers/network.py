@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlsysim import catalog, hlo, network, units
-from mlsysim.evidence.measured import network_checks
+from mlsysim.evidence.measured import astrasim_runs
 from mlsysim.evidence.studies import case_runs
 from mlsysim.hlo import estimators
 from mlsysim.network import collective_time, parse
@@ -153,7 +153,7 @@ def _overlap() -> dict[str, str]:
 
 
 def _compared() -> dict[str, str]:
-    compared = network_checks.compared()
+    compared = astrasim_runs.compared()
     return {
         **{name: f"{equal:,} of {of:,}" for name, (equal, of) in compared.counts.items()},
         "regions": str(len(compared.steps[0].regions)),

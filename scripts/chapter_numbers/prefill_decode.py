@@ -126,9 +126,9 @@ def numbers() -> dict[str, Any]:
         t = decode_step(d, context=1024, batch=256).terms
         return float(t.projections + t.mlp + t.head)
 
-    checks = evidence.serving_checks()
-    plain, guessed = (evidence.serving_measurement(n).value for n in ("gpt-fast-70b-int4", "gpt-fast-70b-speculative"))
-    cost = plain / evidence.serving_measurement("gpt-fast-7b-int4").value
+    checks = evidence.checks("serving")
+    plain, guessed = (evidence.measurement(n).value for n in ("gpt-fast-70b-int4", "gpt-fast-70b-speculative"))
+    cost = plain / evidence.measurement("gpt-fast-7b-int4").value
 
     def attention(tokens: float, factor: float = 1.0) -> float:
         return 1 - _flops("Llama-3.1-70B", tokens, 0.0) / _flops("Llama-3.1-70B", tokens, factor)
@@ -231,7 +231,7 @@ def numbers() -> dict[str, Any]:
             "ours": units.format(runs["ours"], "s", 3),
             "error": units.percent(runs["ours"] / measured - 1),
         },
-        "bias": {"bound": share(-sum(c.bound_error for c in checks) / len(checks))},
+        "bias": {"bound": share(-sum(c.error_of("bound") for c in checks) / len(checks))},
         "starts": {
             "kernel": units.format(inference.efficiencies_of("H100").kernel_start, "s", 3),
             "grouped": units.format(inference.efficiencies_of("H100").grouped_start, "s", 3),
@@ -275,7 +275,7 @@ def numbers() -> dict[str, Any]:
             "claim": units.format(claim.value, "s"),
             "floor": units.format(2 * claim.inputs["parameters"] / catalog.device("H100").memory_bandwidth, "s", 3),
             "fp8_bound": f"{1 / fp8.time:.0f}",
-            "slower": f"{evidence.serving_measurement('gpt-fast-70b-int8').value:g}",
+            "slower": f"{evidence.measurement('gpt-fast-70b-int8').value:g}",
             "tp8": units.format(tp8.time, "s", 3),
             "tp8_divided": units.format(tp8.time - tp8.terms.overhead * 7 / 8, "s", 3),
         },

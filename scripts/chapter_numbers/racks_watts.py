@@ -4,9 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from chapter_numbers import whole_share as share
-from mlsysim import catalog, collectives, energy, reliability, units
-from mlsysim.evidence.measured.clock_checks import HIGHEST, clock_check, clock_runs, fitted_curve, shifted, swing
-from mlsysim.evidence.measured.measurements import racks
+from mlsysim import catalog, collectives, energy, evidence, reliability, units
+from mlsysim.evidence.measured.clocks import (
+    FITTED,
+    HIGHEST,
+    clock_runs,
+    clocked,
+    errors,
+    fitted_curve,
+    on_curve,
+    shifted,
+    swing,
+)
 
 STATIC, DYNAMIC = 100.0, 300.0  # the round device of the chapter
 HOST = 350.0  # and its share of a host
@@ -48,14 +57,13 @@ def numbers() -> dict[str, Any]:
     capped = float(energy.capped_clock(0.6 * full, STATIC, DYNAMIC))
     curve = fitted_curve()
     top = HIGHEST["A100-SXM4-80GB"]
-    checks = {n: clock_check(n) for n, r in clock_runs().items() if r.kind != "grid"}
-    gpt, bert = checks["a100-gpt3-forward"], checks["v100-bert"]
-    blooms = [checks[f"a100-bloom-{way}"] for way in ("forward", "backward")]
-    saves = [1 - min(c.run.energy) / c.run.energy[-1] for c in (gpt, *blooms)]
-    slower = [c.run.time[c.run.settings.index(c.run.cheapest)] / c.run.time[-1] - 1 for c in (gpt, *blooms)]
+    runs, ways = clocked(), [f"a100-bloom-{way}" for way in ("forward", "backward")]
+    gpt, bert, blooms = runs[FITTED], runs["v100-bert"], [runs[way] for way in ways]
+    saves = [1 - min(r.energy) / r.energy[-1] for r in (gpt, *blooms)]
+    slower = [r.time[r.settings.index(r.cheapest)] / r.time[-1] - 1 for r in (gpt, *blooms)]
     store = float(energy.smoothing_energy(**JOB))
     mean = JOB["low_power"] + JOB["high_share"] * (JOB["high_power"] - JOB["low_power"])
-    printed = {n: m.value for n, m in racks().items()}
+    printed = {n: m.value for n, m in evidence.measurements("racks").items()}
     flow = float(energy.coolant_flow(RACK_POWER, RISE))
     waiting, copying = printed["async-checkpoint-waits"], printed["async-checkpoint-copies"]
     young = [float(reliability.young_interval(s, MTBF)) for s in (waiting, copying)]
@@ -117,30 +125,30 @@ def numbers() -> dict[str, Any]:
             "room_more": share(full / low * best - 1),
         },
         "measured": {
-            "cheapest": f"{gpt.run.cheapest:,.0f}",
-            "cheapest_bloom": f"{blooms[0].run.cheapest:,.0f}",
+            "cheapest": f"{gpt.cheapest:,.0f}",
+            "cheapest_bloom": f"{blooms[0].cheapest:,.0f}",
             "saved": share(min(saves)),
             "saved_most": share(max(saves)),
             "slower": share(max(slower)),
             "cubic": f"{top * float(energy.cheapest_clock(curve.static, curve.dynamic)):,.0f}",
             "curve": f"{top * float(energy.cheapest_clock(curve.static, curve.dynamic, **curve.shape)):,.0f}",
             "top": f"{top:,.0f}",
-            "ours": f"{gpt.cheapest:,.0f}",
+            "ours": f"{on_curve(FITTED).cheapest:,.0f}",
             "knee": f"{curve.knee:.2f}",
             "exponent": f"{curve.exponent:.1f}",
             "static_share": share(curve.static / (curve.static + curve.dynamic)),
             "compute_share": share(curve.compute_share),
-            "power": units.format(gpt.run.power[-1], "W", 3),
-            "fitted_off": share(most(gpt.energy_errors)),
-            "bloom_off": share(max(most(c.energy_errors) for c in blooms)),
-            "bloom_time": share(max(most(c.time_errors) for c in blooms)),
-            "a40_off": share(most(checks["a40-gpt3-backward"].time_errors)),
-            "bert_off": share(most(bert.time_errors)),
-            "bert_cap": units.format(bert.run.cheapest, "W"),
-            "bert_ours": units.format(bert.cheapest, "W"),
-            "bert_saved": share(1 - min(bert.run.energy) / bert.run.energy[-1]),
-            "bert_slower": share(bert.run.time[bert.run.settings.index(bert.run.cheapest)] / bert.run.time[-1] - 1),
-            "ncf_power": units.format(checks["v100-ncf"].run.power[-1], "W", 2),
+            "power": units.format(gpt.power[-1], "W", 3),
+            "fitted_off": share(most(errors(FITTED, "energy"))),
+            "bloom_off": share(max(most(errors(way, "energy")) for way in ways)),
+            "bloom_time": share(max(most(errors(way, "time")) for way in ways)),
+            "a40_off": share(most(errors("a40-gpt3-backward", "time"))),
+            "bert_off": share(most(errors("v100-bert", "time"))),
+            "bert_cap": units.format(bert.cheapest, "W"),
+            "bert_ours": units.format(on_curve("v100-bert").cheapest, "W"),
+            "bert_saved": share(1 - min(bert.energy) / bert.energy[-1]),
+            "bert_slower": share(bert.time[bert.settings.index(bert.cheapest)] / bert.time[-1] - 1),
+            "ncf_power": units.format(runs["v100-ncf"].power[-1], "W", 2),
             "lincoln_energy": share(printed["cap-150-energy"], 1),
             "lincoln_time": share(printed["cap-150-time"], 1),
             "decode_low": units.format(printed["decode-power-low"], "W"),

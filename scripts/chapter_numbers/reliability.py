@@ -10,7 +10,7 @@ HOUR, DAY, MINUTE = units.hour, units.day, units.minute
 
 
 def _llama() -> dict[str, Any]:
-    rows = evidence.failures()
+    rows = evidence.measurements("failures")
     unexpected, every = rows["llama3-unexpected"], rows["llama3-interruptions"]
     devices, watched = unexpected.inputs["devices"], unexpected.inputs["days"] * DAY
     nodes = devices // unexpected.inputs["devices_per_node"]
@@ -59,7 +59,7 @@ def _llama() -> dict[str, Any]:
 
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 11."""
-    rows = evidence.failures()
+    rows = evidence.measurements("failures")
     mtbf, write, restart = 3 * HOUR, MINUTE, 10 * MINUTE
     young, exact = reliability.young_interval(write, mtbf), reliability.optimal_interval(write, mtbf)
 

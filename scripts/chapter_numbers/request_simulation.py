@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlsysim import capacity, catalog, inference, memory, serving, units
-from mlsysim.evidence.measured.memory_checks import server_starts
+from mlsysim.evidence.measured.memory import server_starts
 from mlsysim.memory.server_ranges import server_quantiles
 from mlsysim.serving import fleet
 from mlsysim.serving_steps import TIER_0, Batch, step_model

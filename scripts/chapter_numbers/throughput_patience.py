@@ -4,7 +4,7 @@ import statistics
 from typing import Any
 
 from chapter_numbers import share
-from mlsysim import experts, explore, inference, serving, units
+from mlsysim import evidence, experts, explore, inference, serving, units
 from mlsysim.efficiencies import shipped
 from mlsysim.evidence.hypotheses import expert_claims
 from mlsysim.evidence.measured import fronts, service
@@ -24,7 +24,7 @@ def _accepted(points: tuple[fronts.FrontPoint, ...]) -> float:
     low, high = 1.0, 1.0 + points[0].drafted
     for _ in range(30):
         middle = (low + high) / 2.0
-        error = statistics.mean(fronts.check_front(p, middle).rate_error for p in points)
+        error = statistics.mean(fronts.check_front(p, middle)["device_rate"].error for p in points)
         low, high = (middle, high) if error < 0 else (low, middle)
     return low
 
@@ -40,7 +40,7 @@ def _below(found: explore.Frontier, run: str) -> list[float]:
 
 def _published() -> dict[str, str]:
     """The fronts that InferenceX publishes beside ours, one token guessed in a step."""
-    inputs = fronts.services()["front-b200-most"].inputs
+    inputs = evidence.measurements("service")["front-b200-most"].inputs
     halved = f"{(inputs['input_len'] + inputs['output_len']) / inputs['output_len']:g}"
     found = {"start": units.format(shipped("collective")["call"]["startup_s"], "s", 2), "halved": halved}
     for device, name in (("B200", "b200"), ("GB200 NVL72", "gb200")):
@@ -48,7 +48,7 @@ def _published() -> dict[str, str]:
         most, (speed, fast) = service.published_front(f"{name}-most")[1], service.published_front(f"{name}-125")
         ours = max((p for p in front.points if p.user_rate >= speed), key=lambda p: p.device_rate)
         found |= {
-            f"{name}_printed": _tokens(fronts.services()[f"front-{name}-most"].value),
+            f"{name}_printed": _tokens(evidence.measurements("service")[f"front-{name}-most"].value),
             f"{name}_most": _tokens(most),
             f"{name}_most_error": units.percent(front.points[-1].device_rate / most - 1.0, 0),
             f"{name}_fast": _tokens(fast),
@@ -60,7 +60,7 @@ def _published() -> dict[str, str]:
 
 def _alike() -> dict[str, str]:
     """A first token among users in step, on a server that launches a step ahead, and on one that does not."""
-    run = fronts.services()["qwen-first-alike"]
+    run = evidence.measurements("service")["qwen-first-alike"]
     asked = {k: float(v) for k, v in run.inputs.items() if k != "devices"}
     free, alike = (
         fronts.loop_at(
@@ -111,7 +111,7 @@ def numbers() -> dict[str, Any]:
         fronts.loop_at("gpt-oss-120B", "B200", tp=1, concurrency=n, input_len=1024, output_len=1024) for n in (1, 128)
     )
     uneven = shipped("serving_tpot")["experts"]["uneven"]
-    day, step, published = service.day(), service.decode_step(), fronts.services()
+    day, step, published = service.day(), service.decode_step(), evidence.measurements("service")
     runs = fronts.front_runs()
     checks = {run: fronts.check_run(run) for run in runs}
     r1 = {d: explore.frontier("DeepSeek-R1", d) for d in ("B200", "GB200 NVL72")}
@@ -129,7 +129,7 @@ def numbers() -> dict[str, Any]:
         front = explore.frontier("DeepSeek-R1", device, input_len=2000, output_len=1024, precisions=formats)
         above[name, formats[0]] = front.points[-1].device_rate / service.both_pools(name, 1024)[1] - 1.0
     spec = runs["r1-mi355x"]
-    mi = [c.rate_error for c in checks["gpt-oss-mi355x"]]
+    mi = [c["device_rate"].error for c in checks["gpt-oss-mi355x"]]
     sheet = shipped_scores("serving_tpot")
     left, first = sheet.leave_one_group_out, shipped_scores("serving_ttft").leave_one_group_out
     large = [own.mape for _, own in sheet.groups.values() if own.n > 5]
@@ -183,12 +183,12 @@ def numbers() -> dict[str, Any]:
             "gpt_oss_above": f"{max(beyond):.1f}",
         },
         "errors": {
-            "gpt_oss": share(max(abs(c.itl_error or 0.0) for c in checks["gpt-oss-b200"]), 0),
-            "r1_now": share(max(abs(c.itl_error or 0.0) for c in checks["r1-b200"]), 0),
-            "h100_low": f"{1.0 / (1.0 + max(c.itl_error or 0.0 for c in checks['gpt-oss-h100'])):.1f}",
-            "h100_high": f"{1.0 / (1.0 + min(c.itl_error or 0.0 for c in checks['gpt-oss-h100'])):.1f}",
+            "gpt_oss": share(max(abs(c["itl"].error) for c in checks["gpt-oss-b200"]), 0),
+            "r1_now": share(max(abs(c["itl"].error) for c in checks["r1-b200"]), 0),
+            "h100_low": f"{1.0 / (1.0 + max(c['itl'].error for c in checks['gpt-oss-h100'])):.1f}",
+            "h100_high": f"{1.0 / (1.0 + min(c['itl'].error for c in checks['gpt-oss-h100'])):.1f}",
             "minimax_now": share(
-                max(abs(c.itl_error or 0.0) for r in ("", "-again") for c in checks[f"minimax-b200-0.19.0{r}"]), 0
+                max(abs(c["itl"].error) for r in ("", "-again") for c in checks[f"minimax-b200-0.19.0{r}"]), 0
             ),
             "left_within": share(left.within, 0),
             "first_within": share(first.within, 0),
@@ -197,8 +197,8 @@ def numbers() -> dict[str, Any]:
             "left_small": str(len(sheet.groups) - len(large)),
             "mi_low": share(min(mi), 0),
             "mi_high": share(max(mi), 0),
-            "none": units.percent(statistics.mean(c.rate_error for c in checks["r1-mi355x"]), 0),
-            "all": units.percent(statistics.mean(fronts.check_front(p, 4.0).rate_error for p in spec), 0),
+            "none": units.percent(statistics.mean(c["device_rate"].error for c in checks["r1-mi355x"]), 0),
+            "all": units.percent(statistics.mean(fronts.check_front(p, 4.0)["device_rate"].error for p in spec), 0),
             "accepted": f"{_accepted(spec):.1f}",
         },
         "step": {
@@ -220,11 +220,11 @@ def numbers() -> dict[str, Any]:
             "rtp": f"{published['rtp-prefill'].value / day.computed:.1f}",
         },
         "drift": {
-            "r1": f"{max(1.0 / (1.0 + (c.itl_error or 0.0)) for c in checks['r1-b200-before']):.1f}",
-            "before": share(1.0 / (1.0 + (checks["minimax-b200-0.17.0"][-1].itl_error or 0.0)) - 1.0, 0),
-            "old": share(1.0 / (1.0 + checks["r1-b200-0.5.5"][0].rate_error), 0),
-            "new": share(1.0 / (1.0 + checks["r1-b200-0.5.6"][0].rate_error), 0),
-            "after": share(1.0 / (1.0 + (checks["minimax-b200-0.19.0"][-1].itl_error or 0.0)) - 1.0, 0),
+            "r1": f"{max(1.0 / (1.0 + c['itl'].error) for c in checks['r1-b200-before']):.1f}",
+            "before": share(1.0 / (1.0 + checks["minimax-b200-0.17.0"][-1]["itl"].error) - 1.0, 0),
+            "old": share(1.0 / (1.0 + checks["r1-b200-0.5.5"][0]["device_rate"].error), 0),
+            "new": share(1.0 / (1.0 + checks["r1-b200-0.5.6"][0]["device_rate"].error), 0),
+            "after": share(1.0 / (1.0 + checks["minimax-b200-0.19.0"][-1]["itl"].error) - 1.0, 0),
         },
         "breaks": {
             "h100_users": f"{v3[0].concurrency} to {v3[-1].concurrency}",

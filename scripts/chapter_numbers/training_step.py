@@ -48,7 +48,7 @@ def _error(row: scoring.ScoredRow) -> str:
 
 
 def _gpt3(predicted: Mapping[str, Mapping[str, scoring.ScoredRow]]) -> dict[str, str]:
-    row, paper = evidence.published_plan("gpt3-1024"), evidence.counts()["narayanan-gpt3-run"]
+    row, paper = evidence.published_plan("gpt3-1024"), evidence.measurements("counts")["narayanan-gpt3-run"]
     n, d, gpus, rate = (paper.inputs[k] for k in ("parameters", "tokens", "devices", "rate"))
     peak = row.node.device.peak_flops[row.precision]
 
@@ -183,7 +183,10 @@ def _plan() -> dict[str, str]:
 
 
 def _moe() -> dict[str, str]:
-    run, total = evidence.counts()["deepseek-v3-run"], evidence.counts()["deepseek-v3-total"]
+    run, total = (
+        evidence.measurements("counts")["deepseek-v3-run"],
+        evidence.measurements("counts")["deepseek-v3-total"],
+    )
     i = run.inputs
 
     def hours(efficiencies: Efficiencies, link: float | None = None) -> tuple[float, TrainingStep]:

@@ -18,6 +18,7 @@ from mlsysim.evidence.reality.simple import ROOFLINES
 from mlsysim.evidence.scoring import fit, scores
 from mlsysim.evidence.scoring.baselines import score_baselines, score_per_generation
 from mlsysim.evidence.scoring.leaving import Leaving, leave_out
+from mlsysim.evidence.written import toml
 
 PACKAGE = Path(__file__).resolve().parents[2] / "mlsysim"
 SCORES = PACKAGE / "evidence" / "scoring" / "sheets"
@@ -25,20 +26,16 @@ SCORES = PACKAGE / "evidence" / "scoring" / "sheets"
 
 def as_toml(file: CaseFile, constants: Constants, date: datetime.date) -> str:
     """The text of a constants file: how the numbers came about, then the numbers."""
-    groups = ", ".join(f'"{group}"' for group in sorted({c.group for c in file.cases}))
-    lines = [
-        f"# Constants of class {file.case_class.name}, written by scripts/maintain/fit_constants.py. Do not edit.",
-        "",
-        "[fit]",
-        f'cases = "{file.name}"',
-        f"rows = {len(file.cases)}",
-        f"groups = [{groups}]",
-        f'method = "{PREDICTORS[file.case_class.name].method}"',
-        f'date = "{date.isoformat()}"',
-    ]
-    for name, values in constants.items():
-        lines += ["", f'[constants."{name}"]', *(f"{key} = {value!r}" for key, value in values.items())]
-    return "\n".join(lines) + "\n"
+    name = file.case_class.name
+    made = {
+        "cases": file.name,
+        "rows": len(file.cases),
+        "groups": sorted({c.group for c in file.cases}),
+        "method": PREDICTORS[name].method,
+        "date": date.isoformat(),
+    }
+    comment = f"# Constants of class {name}, written by scripts/maintain/fit_constants.py. Do not edit."
+    return toml(comment, {"fit": made} | ({"constants": constants} if constants else {}))
 
 
 def baseline_errors(file: CaseFile) -> dict[str, float]:

@@ -8,7 +8,6 @@ scripts/maintain/fit_intervals.py --starts STARTS.csv      of what servers hold,
 import argparse
 import csv
 import datetime
-import math
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from mlsysim.evidence.scoring.conformal import NOMINAL, GroupedErrors
 from mlsysim.evidence.scoring.domains import ground
 from mlsysim.evidence.scoring.leaving import leave_out
 from mlsysim.evidence.scoring.ranges import POOLS, Left, entry, held_later, left_errors
+from mlsysim.evidence.written import toml
 from mlsysim.intervals import KNOWN, NEW, interval_end, log_error
 from mlsysim.memory import ServerMemory, server_memory
 from mlsysim.memory.server_ranges import PARTS
@@ -35,6 +35,9 @@ _LOGGED = {"weights": "weights", "activations": "peak_activation", "runtime": "n
 # For the pool of kernels it is the first month before which nine votes were published; no collective came after it.
 LATER = {"training_step": "2025-01", "inference": "2025-01", "gemm": "2025-09", "attention": "2025-09"}
 _BEFORE = "# Quantiles of ln(predicted / measured), written by scripts/maintain/fit_intervals.py. Do not edit."
+_BEFORE_STARTS = """\
+# Quantiles of ln(predicted / logged) of what servers hold, written by scripts/maintain/fit_intervals.py --starts.
+# Starts that llm-d-planner keeps (planner2026starts), on known ground. Do not edit."""
 
 
 def files_of(folders: Sequence[Path]) -> dict[str, CaseFile]:
@@ -53,29 +56,13 @@ def pool_of(name: str, of: Mapping[str, T]) -> list[T]:
     return [of[name], *(of[other] for other in POOLS[name] if other != name)]
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}" if math.isfinite(value) else "nan"
-    if isinstance(value, list):
-        return "[" + ", ".join(f'"{v}"' for v in value) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _block(head: str, values: Mapping[str, Any]) -> list[str]:
-    plain = {k: v for k, v in values.items() if not isinstance(v, dict)}
-    lines = ["", f"[{head}]", *(f"{k} = {_value(v)}" for k, v in plain.items())]
-    for k, v in values.items():
-        if isinstance(v, dict):
-            lines += _block(f"{head}.{k}", v)
-    return lines
-
-
 def as_toml(entries: Mapping[str, Mapping[str, Any]]) -> str:
     """The text of the file: both levels of each class, what its sources have, and how the checks went; or why there are none."""
-    lines = [_BEFORE]
-    for name, values in sorted(entries.items()):
-        lines += _block(name, values)
-    return "\n".join(lines) + "\n"
+    return toml(_BEFORE, dict(sorted(entries.items())), _short)
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}"
 
 
 def kept(path: Path) -> dict[str, Any]:
@@ -155,13 +142,7 @@ def server_ranges(rows: Sequence[Mapping[str, str]], date: datetime.date) -> dic
 def _write_starts(path: Path) -> None:
     with path.open(encoding="utf-8", newline="") as file:
         found = server_ranges(list(csv.DictReader(file)), datetime.date.today())
-    lines = [
-        "# Quantiles of ln(predicted / logged) of what servers hold, written by scripts/maintain/fit_intervals.py --starts."
-    ]
-    lines += ["# Starts that llm-d-planner keeps (planner2026starts), on known ground. Do not edit."]
-    for name, values in found.items():
-        lines += _block(name, values)
-    STARTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    STARTS.write_text(toml(_BEFORE_STARTS, found, _short), encoding="utf-8")
     for part, q in found["parts"].items():
         low, high = (interval_end(1.0, q[end]) for end in ("high", "low"))
         print(f"{part}: x{low:.3f} to x{high:.3f}; held of left-out models {q['coverage']:.0%}")

@@ -12,7 +12,7 @@ import datetime
 import functools
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -22,23 +22,12 @@ import fit_intervals
 from mlsysim.errors import MlsysimError
 from mlsysim.evidence.cases import read_cases
 from mlsysim.evidence.scoring.nested import STARTS, Nested, Search, nested_of
+from mlsysim.evidence.written import toml
 
 OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "evidence" / "scoring" / "nested.toml"
 _HEAD = (
     "# Structure of training steps chosen inside the folds, written by scripts/maintain/nest_training.py. Do not edit."
 )
-
-
-def as_toml(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The text of the file: by start of the search the errors, then those of each source, then what was chosen how often."""
-    lines = [_HEAD]
-    for start, values in sorted(found.items()):
-        tables = {name: v for name, v in values.items() if isinstance(v, Mapping)}
-        plain = {name: v for name, v in values.items() if name not in tables}
-        lines += ["", f"[{start}]", *(f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v}" for k, v in plain.items())]
-        for name, table in tables.items():
-            lines += ["", f"[{start}.{name}]", *(f'"{k}" = {v}' for k, v in table.items())]
-    return "\n".join(lines) + "\n"
 
 
 def as_table(nested: Nested) -> dict[str, Any]:
@@ -63,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for start in args.start:
         nested = nested_of(search, start, datetime.date.today().isoformat(), say)
         found[start] = as_table(nested)
-        OUTPUT.write_text(as_toml(found), encoding="utf-8")
+        OUTPUT.write_text(toml(_HEAD, dict(sorted(found.items()))), encoding="utf-8")
         say(
             f"{start}: {nested.inside:.1%} with all in view, {nested.sources:.1%} without the source, {nested.domains:.1%} without the domain"
         )

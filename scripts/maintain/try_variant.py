@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from mlsysim.errors import MlsysimError
 from mlsysim.evidence.cases import read_cases
-from mlsysim.evidence.scoring.leaving import leave_out, log_variant
+from mlsysim.evidence.scoring.leaving import count_constants, leave_out, log_variant
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"try_variant: {error}", file=sys.stderr)
         return 2
     s, inside = found.sources.summary, found.inside.summary
-    print(f"{file.case_class.name}: {len(file.cases)} rows of {len(inside.groups)} sources, {found.count} constants")
+    print(
+        f"{file.case_class.name}: {len(file.cases)} rows of {len(inside.groups)} sources, {count_constants(found.constants)} constants"
+    )
     print(f"in the fit {inside.mape_mean_over_groups:.1%}, without the source {s.mape_mean_over_groups:.1%}, ", end="")
     print(f"{s.supported} of {s.n} rows predicted")
     low, middle, high = found.ladder

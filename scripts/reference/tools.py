@@ -16,7 +16,7 @@ def value(number: float, unit: str) -> str:
     return f"{number:.3g}" if number < 100 else f"{number:.0f}"
 
 
-def cell(q: tools.Question, tool: str) -> str:
+def cell(q: tools.Asked, tool: str) -> str:
     """An answer with its error, or a dash."""
     error = q.error(tool)
     return (

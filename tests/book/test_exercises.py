@@ -28,7 +28,17 @@ import mlsysim
 from mlsysim import roofline, units
 from mlsysim.cli import main
 from mlsysim.course import check, inputs, question
-from mlsysim.course.exercises import EXERCISES, OBJECTIVES, Exercise, assignment, chapters, engine, running, tasks
+from mlsysim.course.exercises import (
+    EXERCISES,
+    OBJECTIVES,
+    Exercise,
+    assignment,
+    chapters,
+    definitions,
+    engine,
+    running,
+    tasks,
+)
 from mlsysim.equations import REGISTRY, recording
 from mlsysim.errors import InputError, UnknownNameError
 
@@ -43,7 +53,7 @@ def by_id(e: Exercise) -> str:
     return e.id
 
 
-def draws(e: Exercise) -> Iterator[engine.Inputs]:
+def draws(e: Exercise) -> Iterator[definitions.Inputs]:
     """Every draw; of a search, which takes long, by day every fourth."""
     return itertools.islice(e.every_draw(), 0, None, 4 if e.searches and not NIGHTLY else 1)
 
@@ -181,7 +191,7 @@ def test_inputs_vary_in_a_hundred_ways_so_that_answers_cannot_be_copied() -> Non
 
 def test_every_exercise_says_how_hard_it_is_how_long_it_takes_and_what_it_asks() -> None:
     for e in EXERCISES.values():
-        assert e.kind in engine.KINDS
+        assert e.kind in definitions.KINDS
         assert e.difficulty in (1, 2, 3)
         assert 3 <= e.minutes <= 240
     for slug in OBJECTIVES:
@@ -253,7 +263,7 @@ def test_a_question_shows_every_number_and_no_answer() -> None:
 # Classic slips
 
 
-def hint(e: Exercise, name: str, g: engine.Inputs) -> str:
+def hint(e: Exercise, name: str, g: definitions.Inputs) -> str:
     return next(m.hint for m in e.mistakes if m.name == name).format_map(g.texts())
 
 
@@ -960,10 +970,10 @@ def test_grade_refuses_without_its_sandbox(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_no_cell_of_the_table_is_a_formula(tmp_path: Path) -> None:
-    from mlsysim.course.grading import Row, write_csv
+    from mlsysim.course.grading import Graded, write_csv
 
     evil = ["=1+1", "\uff1d1+1", "\uff201", "+1", "-1", "@x", "\t=1", "\r\n=1", " =1", 'a"b,c', "x" * 5000, "a\x1b[31m"]
-    write_csv([Row(text, 0, 1, {"01.1": 0}, "ok", text) for text in evil], tmp_path / "g.csv")
+    write_csv([Graded(text, 0, 1, {"01.1": 0}, "ok", text) for text in evil], tmp_path / "g.csv")
     with (tmp_path / "g.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
     assert len(rows) == len(evil)

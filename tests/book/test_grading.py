@@ -16,8 +16,8 @@ from sandboxed import usable_sandbox
 from support import ROOT
 
 from mlsysim.course.grading import (
+    Graded,
     Late,
-    Row,
     collect,
     copies,
     feedback_page,
@@ -267,9 +267,9 @@ def test_a_roster_that_cannot_be_used_is_said(text: str, says: str, tmp_path: Pa
 # Late, again, alike
 
 
-def row(student: str, *points: float, status: str = "ok", **more: Any) -> Row:
+def row(student: str, *points: float, status: str = "ok", **more: Any) -> Graded:
     given = {f"01.{i + 1}": p for i, p in enumerate(points)}
-    return Row(student, sum(points), 10, given, status, more.pop("message", ""), **more)
+    return Graded(student, sum(points), 10, given, status, more.pop("message", ""), **more)
 
 
 @pytest.mark.independent
@@ -631,8 +631,8 @@ def test_reasons_stand_on_a_sheet_with_their_rubric_and_on_the_page(tmp_path: Pa
     rubric = next(e for e in assignment(DESIGN) if e.id == "03.12").rubric
     points = {"03.12": 4.0}
 
-    def row(student: str, why: str, status: str = "ok") -> Row:
-        return Row(student, 4.0, 28, points, status, "", reasons={"03.12": why})
+    def row(student: str, why: str, status: str = "ok") -> Graded:
+        return Graded(student, 4.0, 28, points, status, "", reasons={"03.12": why})
 
     sheet = tmp_path / "g.reasons.csv"
     first = [row("ada", "Memory <binds>."), row("bob", "", "crashed"), row("cy", "=1+1"), row("dee", "", "missing")]
@@ -694,12 +694,12 @@ def test_what_canvas_names_is_a_student_s_file_whatever_its_ending(tmp_path: Pat
 
 def test_graded_again_keeps_what_was_said(tmp_path: Path) -> None:
     said = {"01.1": Remark(False, "half", "You have half of it."), "01.2": Remark(True, "", "Correct.")}
-    before = [Row("ada", 2.0, 4, {"01.1": 0.0, "01.2": 2.0}, "ok", "", remarks=said)]
+    before = [Graded("ada", 2.0, 4, {"01.1": 0.0, "01.2": 2.0}, "ok", "", remarks=said)]
     write_json(before, tmp_path / "g.json")
-    nothing = Row("ada", 0.0, 4, {"01.1": 0.0, "01.2": 0.0}, "missing", "handed nothing in")
+    nothing = Graded("ada", 0.0, 4, {"01.1": 0.0, "01.2": 0.0}, "missing", "handed nothing in")
     (kept,) = merged(read_rows(tmp_path / "g.json"), [nothing])
     assert kept.remarks == said
-    better = Row(
+    better = Graded(
         "ada", 2.0, 4, {"01.1": 2.0, "01.2": 0.0}, "ok", "", remarks={"01.1": said["01.2"], "01.2": said["01.1"]}
     )
     (kept,) = merged(read_rows(tmp_path / "g.json"), [better])

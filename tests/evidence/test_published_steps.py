@@ -113,7 +113,7 @@ def test_the_case_of_a_plan_is_the_plan() -> None:
 @pytest.mark.published
 def test_the_mixture_is_slower_than_its_floor() -> None:
     """DeepSeek-V3, Table 1: 2,664K H800 hours for 14.8T tokens. Its layout at printed rates, messages free, is faster."""
-    run = evidence.counts()["deepseek-v3-run"]
+    run = evidence.measurements("counts")["deepseek-v3-run"]
     assert run.value == pytest.approx(2.664e6 * 3600)
     plan = Plan(pp=16, dp=128, ep=64)
     cluster = catalog.cluster("H800-node", 256)

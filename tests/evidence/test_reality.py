@@ -20,8 +20,8 @@ from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence import reality
 from mlsysim.evidence.cases import CLASSES, TABLED
 from mlsysim.evidence.predictors import PREDICTORS, scalar_rules
-from mlsysim.evidence.predictors.base import Row as BaseRow
-from mlsysim.evidence.reality import Row, leave_one_out, measured, simple
+from mlsysim.evidence.predictors.base import Row
+from mlsysim.evidence.reality import PublishedRow, leave_one_out, measured, simple
 from mlsysim.evidence.reality import published as tables
 from mlsysim.evidence.reality import report as reports
 from mlsysim.evidence.scoring import predict
@@ -39,7 +39,7 @@ def checks() -> dict[str, reality.ClassCheck]:
     return {c.name: c for c in reality.check_all()}
 
 
-def every_row() -> list[Row]:
+def every_row() -> list[PublishedRow]:
     return [row for name in TABLED for row in reality.rows(name)]
 
 
@@ -251,7 +251,7 @@ def test_rules_as_scalars() -> None:
     for r in reality.rows("scalar"):
         rule = scalar_rules.QUANTITIES.get(r.case.inputs["quantity"])
         if rule:
-            found[r.case.id] = rule(BaseRow(r.case.inputs["inputs"])) / r.case.measured - 1
+            found[r.case.id] = rule(Row(r.case.inputs["inputs"])) / r.case.measured - 1
     assert found["ULTRA-02"] == pytest.approx(0.0, abs=0.05)
     assert found["ULTRA-01"] == pytest.approx(0.0, abs=0.1)
     assert found["SEED1-02"] == found["SEED1-03"] == 0.0

@@ -1,12 +1,15 @@
 """Ten questions to other tools: the record is whole, its errors are what one calculates, and our answers are still what the page prints."""
 
+import tomllib
+
 import compare_tools
 import pytest
 from reference import tools as tables
 
 from mlsysim.course import sizing
-from mlsysim.evidence.measured.memory_checks import server_start
+from mlsysim.evidence.measured.memory import server_start
 from mlsysim.evidence.studies import tools
+from mlsysim.evidence.written import toml
 
 
 def test_every_tool_answers_or_says_why_not() -> None:
@@ -42,3 +45,10 @@ def test_our_answers_are_what_the_page_prints(key: str) -> None:
         "h": rows["run"] * rows["devices"] / 3600 if "run" in rows else None,
     }[asked["unit"]]
     assert q.answers["size-it"].value == pytest.approx(now, rel=1e-6)
+
+
+@pytest.mark.independent
+def test_what_a_fit_writes_reads_back_as_it_was() -> None:
+    told = {"of all": {"mape": 2.5e-7, "kinds": ["a", 'b "c"'], "A.1": {"n": 3, "µ": 0.5}, "none": {}}, "z": {"x": 1.0}}
+    assert tomllib.loads(toml("# One line.\n# Another.", told)) == told
+    assert "bias" not in toml("#", {"t": {"bias": None, "n": 1}}), "what is not known has no line"

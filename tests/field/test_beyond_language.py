@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mlsysim import beyond, catalog, collectives
+from mlsysim import beyond, catalog, collectives, evidence
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.evidence.measured.beyond_checks import beyond_check, beyond_checks, carried_over
+from mlsysim.evidence.measured.beyond import carried_over
 
 H100 = catalog.device("H100")
 PEAK, BANDWIDTH = 989.5e12, 3.35e12
@@ -147,7 +147,7 @@ def test_recommendations_by_hand() -> None:
 
 @pytest.mark.published
 def test_printed_figures_beyond_language() -> None:
-    found = {c.measurement.name: c for c in beyond_checks()}
+    found = {c.measurement.name: c for c in evidence.checks("beyond")}
     assert len(found) == 35 and all(c.measurement.sourced.source for c in found.values())
     for name, most in (
         ("dit-xl2-256", 5e-4),
@@ -164,7 +164,9 @@ def test_printed_figures_beyond_language() -> None:
     assert found["flux-dev-h100-compiled"].predicted == pytest.approx(flux)
     assert found["dit-xl2-training"].reached == pytest.approx(5.7 * 256 * 6 * 118.64e9 / (128 * 123e12), rel=1e-3)
     assert found["vit-h14-core-days"].reached == pytest.approx(4262e18 / 61.5e12 / (2500 * 86400), rel=1e-3)
-    plain = beyond_check("torchrec-dlrm-a100-16k", "fp32").reached  # 16,384 samples in 110 ms, 19.5 TFLOP/s
+    plain = evidence.check(
+        replace(evidence.measurement("torchrec-dlrm-a100-16k"), precision="fp32")
+    ).reached  # 16,384 samples in 110 ms, 19.5 TFLOP/s
     assert plain == pytest.approx(
         (3 * (2 * 16_384 * 16.03e6 / 19.5e12 + 16_384 * 26 * 512 / 1.555e12) + 1.27e-3) / 0.11013, rel=0.01
     )
@@ -172,7 +174,7 @@ def test_printed_figures_beyond_language() -> None:
     arithmetic = pairs * 2 * catalog.recommender("DLRM").macs / PEAK
     memory = pairs * 214 * 256 / 4.8e12
     assert found["mlperf-dlrm-h200-99-9"].reached == pytest.approx(arithmetic + memory, rel=1e-3)
-    faster = found["mlperf-dlrm-h200-99"].printed / found["mlperf-dlrm-h100-99"].printed
+    faster = found["mlperf-dlrm-h200-99"].measured / found["mlperf-dlrm-h100-99"].measured
     assert faster < 1.1 < math.sqrt(4.8 / 3.35)  # far from what bandwidth alone would bring
 
 
@@ -184,7 +186,7 @@ def test_a_share_carries_over_to_the_same_work_only() -> None:
     ]
     assert max(map(abs, near)) < 0.11
     assert carried_over("flux-dev-h100-compiled", "timm-vith14-4090-compiled") == pytest.approx(
-        beyond_check("flux-dev-h100-compiled").reached / beyond_check("timm-vith14-4090-compiled").reached - 1
+        evidence.check("flux-dev-h100-compiled").reached / evidence.check("timm-vith14-4090-compiled").reached - 1
     )
     with pytest.raises(InputError, match="row to be judged"):
         carried_over("flux-dev-h100-eager", "flux-dev-h100-eager")

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from mlsysim import catalog, memory, training
+from mlsysim import catalog, evidence, memory, training
 from mlsysim.errors import InputError
-from mlsysim.evidence.measured.narrow_checks import cast_bytes, linear_share, narrow_checks, rate_gain, stored_bytes
+from mlsysim.evidence.measured.narrow import cast_bytes, linear_share, rate_gain, stored_bytes
 from mlsysim.memory.grids import GRIDS, SCALES, block_snr, decibels, gaussian_noise, scale_of
 
 
@@ -130,7 +130,7 @@ def test_the_implied_share_gives_the_gain_back() -> None:
 
 @pytest.mark.published
 def test_printed_figures_of_narrow_formats() -> None:
-    found = {c.measurement.name: c for c in narrow_checks()}
+    found = {c.measurement.name: c for c in evidence.checks("narrow")}
     assert len(found) == 36 and all(c.measurement.sourced.source for c in found.values())
     # by hand: 8,030,261,248 parameters, of them two times 128,256 x 4,096 in embedding and head
     kept = 2 * 128_256 * 4096
@@ -156,8 +156,8 @@ def test_printed_figures_of_narrow_formats() -> None:
     assert linear_share("Llama-3-8B", 8192) == pytest.approx(64 * (mlp + rest) / whole, rel=1e-3)
     assert linear_share("Llama-3-8B", 8192, "mlp") == pytest.approx(64 * mlp / whole, rel=1e-3)
     steps = [c for c in found.values() if c.measurement.kind in ("step", "decode")]
-    assert all(c.printed < c.predicted for c in steps)  # no claim above its ceiling
-    assert found["torchao-step-h100-tensorwise"].implied == pytest.approx((1 - 1 / 1.2503) * 2)
+    assert all(c.measured < c.predicted for c in steps)  # no claim above its ceiling
+    assert found["torchao-step-h100-tensorwise"].others["implied"] == pytest.approx((1 - 1 / 1.2503) * 2)
     weights, cache = 2 * (8_030_261_248 - kept / 2), 128 * 1056 * 32 * 2 * 8 * 128 * 2
     slim = stored_bytes("Llama-3.1-8B", "fp8") - kept
     assert found["torchao-decode-h100-fp8"].predicted == pytest.approx((weights + cache) / (slim + cache))

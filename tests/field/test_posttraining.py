@@ -8,10 +8,9 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from mlsysim import flops, posttraining
+from mlsysim import evidence, flops, posttraining
 from mlsysim.errors import InputError
-from mlsysim.evidence.measured.measurements import posttrainings
-from mlsysim.evidence.measured.posttraining_checks import posttraining_check, posttraining_checks, sync_rate
+from mlsysim.evidence.measured.posttraining import sync_rate
 from mlsysim.inference import decode_step, deploy
 from mlsysim.posttraining import RLStep, rl_split, rl_step
 
@@ -184,7 +183,7 @@ def test_a_split_needs_two_pools() -> None:
 
 @pytest.mark.published
 def test_printed_figures_of_post_training() -> None:
-    found = {c.measurement.name: c for c in posttraining_checks()}
+    found = {c.measurement.name: c for c in evidence.checks("posttraining")}
     assert len(found) == 32 and all(c.measurement.sourced.source for c in found.values())
     # by hand: 2 x 96 matrices of 12,288 squared, rank 1; the library's own count; 12 bytes for each of 65 billion
     assert found["lora-gpt3-r1"].predicted == 192 * 2 * 12288
@@ -203,8 +202,8 @@ def test_printed_figures_of_post_training() -> None:
 
 @pytest.mark.independent
 def test_a_rate_is_not_judged_by_itself() -> None:
-    rows = {n: sync_rate(r) for n, r in posttrainings().items() if r.kind == "sync"}
+    rows = {n: sync_rate(r) for n, r in evidence.measurements("posttraining").items() if r.kind == "sync"}
     others = sorted(v for n, v in rows.items() if n != "ckpt-kimi-16")
-    row = posttrainings()["ckpt-kimi-16"]
+    row = evidence.measurements("posttraining")["ckpt-kimi-16"]
     bytes_ = rows["ckpt-kimi-16"] * (row.value - 1.33)
-    assert posttraining_check("ckpt-kimi-16").predicted == pytest.approx(bytes_ / others[2] + 1.33)
+    assert evidence.check("ckpt-kimi-16").predicted == pytest.approx(bytes_ / others[2] + 1.33)

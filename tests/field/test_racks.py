@@ -5,19 +5,18 @@ import math
 import numpy as np
 import pytest
 
-from mlsysim import collectives, energy, reliability
+from mlsysim import collectives, energy, evidence, reliability
 from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError
-from mlsysim.evidence.measured.clock_checks import (
+from mlsysim.evidence.measured.clocks import (
     FITTED,
-    clock_check,
-    clock_checks,
     clock_runs,
+    errors,
     fitted_curve,
+    on_curve,
     shifted,
     swing,
 )
-from mlsysim.evidence.measured.measurements import racks
 
 
 @pytest.mark.independent
@@ -117,20 +116,21 @@ def test_an_elastic_job_second_by_second() -> None:
 def test_the_curve_meets_runs_that_it_was_not_fitted_to() -> None:
     curve = fitted_curve()
     assert 0 < curve.static < 0.2 * curve.dynamic and 0.7 < curve.knee < 0.9 and 2 < curve.exponent < 3
-    assert [c.run.name for c in clock_checks() if c.fitted] == [FITTED]
-    for way in ("forward", "backward"):
-        check = clock_check(f"a100-bloom-{way}")
-        assert max(map(abs, check.energy_errors)) < 0.12 and max(map(abs, check.time_errors)) < 0.05
-        assert abs(check.cheapest - check.run.cheapest) <= 30  # MHz
+    for run in ("a100-bloom-forward", "a100-bloom-backward"):
+        assert max(map(abs, errors(run, "energy"))) < 0.12 and max(map(abs, errors(run, "time"))) < 0.05
+        assert abs(on_curve(run).cheapest - clock_runs()[run].cheapest) <= 30  # MHz
     # a cube without a floor would go far below any clock that was measured
     assert 1380 * energy.cheapest_clock(curve.static, curve.dynamic) < 0.6 * min(clock_runs()[FITTED].settings)
-    assert max(map(abs, clock_check("v100-ncf").time_errors)) < 0.07  # a cap that never acts
-    assert clock_check("v100-ncf").time == (19.3,) * 7
+    assert max(map(abs, errors("v100-ncf", "time"))) < 0.07  # a cap that never acts
+    assert on_curve("v100-ncf").time == (19.3,) * 7
+    assert on_curve("v100-ncf").power[-1] == pytest.approx(
+        clock_runs()["v100-ncf"].power[-1]
+    )  # the curve takes its height
 
 
 @pytest.mark.published
 def test_printed_figures() -> None:
-    r = {name: m.value for name, m in racks().items()}
+    r = {name: m.value for name, m in evidence.measurements("racks").items()}
     assert r["async-checkpoint-waits"] / r["async-checkpoint-copies"] == pytest.approx(23.62, abs=0.005)  # as printed
     assert r["decode-power-high"] < 0.5 * 700 and r["cap-150-time"] < r["cap-150-energy"]
     for grid in ("grid-germany", "grid-great-britain", "grid-france"):

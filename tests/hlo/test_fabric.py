@@ -10,7 +10,7 @@ from support import ROOT
 
 from mlsysim import cli, hlo
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.evidence.measured import network_checks
+from mlsysim.evidence.measured import astrasim_runs
 from mlsysim.hlo import Fabric, fabric
 from mlsysim.hlo.fusing.items import Collective
 from mlsysim.network import Dimension, Task, collective_time, dragonfly, schedule
@@ -25,7 +25,7 @@ PAIRS = ((0, 4), (1, 5), (2, 6), (3, 7))
 
 
 SYSTEMS = {
-    "A100_SXM_40GB_8GPU": Fabric(*network_checks.A100),
+    "A100_SXM_40GB_8GPU": Fabric(*astrasim_runs.A100),
     "B200_180GB_8GPU": Fabric(
         "switch:8", 900 * 2**30, 1e-6, "ring", 1, 1, 1e-9, 7680e9, congestion="unaware", compat="astrasim"
     ),
@@ -317,8 +317,8 @@ def waits_for(program: str) -> dict[str, tuple[str, ...]]:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("step", network_checks.compared().steps, ids=lambda s: str(s.split))
-def test_shipped_steps_to_the_nanosecond(step: network_checks.StepRow) -> None:
+@pytest.mark.parametrize("step", astrasim_runs.compared().steps, ids=lambda s: str(s.split))
+def test_shipped_steps_to_the_nanosecond(step: astrasim_runs.StepRow) -> None:
     assert step.ours == step.printed
 
 
@@ -333,7 +333,7 @@ def test_every_step_spends_the_same_time_on_collectives() -> None:
         == int(float(s["comm_ns"]))
         for s in rows("systems.csv")
     ]
-    assert (sum(found), len(found)) == (78, 78) == network_checks.compared().counts["totals"]
+    assert (sum(found), len(found)) == (78, 78) == astrasim_runs.compared().counts["totals"]
 
 
 @needs_steps
@@ -363,7 +363,7 @@ def test_whole_steps_to_the_nanosecond() -> None:
         print(s["workload"], s["split"], time, s["wall_ns"])
         exact[s["split"]] += time == int(float(s["wall_ns"]))
     assert exact == {"linear": 13, "individual_merge": 6}
-    assert network_checks.compared().counts["steps"] == (19, 19)
+    assert astrasim_runs.compared().counts["steps"] == (19, 19)
 
 
 @needs_steps

@@ -50,22 +50,12 @@ from mlsysim.doors import SLO
 from mlsysim.drawing import Bars, Chart, Lanes, Line, Panels, Span
 from mlsysim.efficiencies import lineage, pooled
 from mlsysim.errors import InputError
-from mlsysim.evidence import reality, scoring
+from mlsysim.evidence import calibrating, reality, scoring
 from mlsysim.evidence.cases import CLASSES
 from mlsysim.evidence.hypotheses import hypotheses, infersim, sweeps
 from mlsysim.evidence.hypotheses.measured import kernel_tables
-from mlsysim.evidence.measured import (
-    beyond_checks,
-    clock_checks,
-    collective_checks,
-    context_checks,
-    fronts,
-    memory_checks,
-    narrow_checks,
-    network_checks,
-    posttraining_checks,
-    service,
-)
+from mlsysim.evidence.measured import astrasim_runs, clocks, fronts, service
+from mlsysim.evidence.measured.memory import server_start
 from mlsysim.evidence.reality.leave_one_out import HonestScore
 from mlsysim.evidence.reality.published import case_file
 from mlsysim.evidence.scoring import baselines, conformal, nested, scores
@@ -93,7 +83,6 @@ from mlsysim.results import (
     unrolled,
 )
 from mlsysim.serving import fleet
-from mlsysim.serving_steps.calibrating import calibration
 from mlsysim.serving_steps.expert_layer import expert_layer
 
 A = np.array
@@ -244,10 +233,10 @@ def of_claims() -> Iterator[Any]:
     yield sweeps.granularity_curve(deployment(), 1, [128, 8192])
     clock = ({"ttft_s": 0.1 * n, "e2e_s": 1.0 + 0.01 * n * n} for n in range(1, 121))
     measured = [
-        calibration.Request(100.0 * n, 10.0 * (n % 7 + 2), t, t | {"e2e_s": 0.9}) for n, t in enumerate(clock, 1)
+        calibrating.Request(100.0 * n, 10.0 * (n % 7 + 2), t, t | {"e2e_s": 0.9}) for n, t in enumerate(clock, 1)
     ]
-    yield calibration.fit(measured, serving_steps.Subject("m", "H100", 1, "vLLM", "0.11"))
-    yield serving_steps.Freshness(0.2, 0.1, False, False)
+    yield calibrating.fit(measured, serving_steps.Subject("m", "H100", 1, "vLLM", "0.11"))
+    yield calibrating.Freshness(0.2, 0.1, False, False)
 
 
 def of_validation() -> Iterator[Any]:
@@ -264,37 +253,30 @@ def of_validation() -> Iterator[Any]:
     run = next(iter(evidence.serving_runs().values()))
     yield run
     yield run.requests[0]
-    yield evidence.serving_checks()[0]
     yield evidence.check(next(n for n, m in evidence.measurements().items() if m.kind == "gemm"))
-    yield memory_checks.memory_checks()[0]
-    yield memory_checks.server_start("gemma-2-9b")
-    yield collective_checks.check_collective("azure-a100-8g")
-    yield collective_checks.check_nodes("bekman-b200-4-nodes-16g")
+    yield evidence.check("azure-a100-8g")
+    yield evidence.check("torchao-step-h100-tensorwise")
+    yield server_start("gemma-2-9b")
     point = fronts.front_runs()["r1-b200"][0]
     yield point
-    yield fronts.check_front(point)
+    yield fronts.check_front(point)["itl"]
     yield service.decode_step()
     yield service.day()
-    yield context_checks.context_checks()[0]
-    yield clock_checks.clock_checks()[0]
-    yield clock_checks.clock_runs()[clock_checks.FITTED]
-    yield beyond_checks.beyond_check("flux-dev-h100-compiled")
-    yield narrow_checks.narrow_check("torchao-cast-mxfp8")
-    yield posttraining_checks.posttraining_checks()[0]
+    yield clocks.clock_runs()[clocks.FITTED]
     yield posttraining.rl_step("Llama-3.1-8B", "1 x DGX-H100", samples=64, mean_len=500)
     yield posttraining.rl_split("Llama-3.1-8B", "1 x DGX-H100", samples=64, mean_len=500)
     yield tools.questions()["cache-dense"]
     yield tools.questions()["cache-dense"].answers["size-it"]
     yield tools.tools()["size-it"]
-    yield network_checks.compared()
-    yield network_checks.compared().collectives[0]
-    yield network_checks.compared().steps[0]
+    yield astrasim_runs.compared()
+    yield astrasim_runs.compared().collectives[0]
+    yield astrasim_runs.compared().steps[0]
     yield peers.comparison()
     yield case_studies.Comparison(0.09, next(iter(case_studies.figures().values())))
     yield brackets.Bracket("a", "A100", next(iter(case_studies.figures().values())), 0.01, 9.0)
     scored = ladder.RunScore(run, {"ttft": 0.4, "e2e": 17.0})
     yield ladder.LadderScore(serving_steps.TIER_0, (scored,))
-    yield tiers.RunScore("a", "loaded", 3, "e2e", 0.2, 0.1, 0.1, 0.05)
+    yield tiers.TierScore("a", "loaded", 3, "e2e", 0.2, 0.1, 0.1, 0.05)
     yield experiments.Split(1e-3, 0.1, 0.1, 0.0)
     yield baselines.BASELINES[0]
     yield nested.shipped_nested()

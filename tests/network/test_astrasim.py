@@ -10,7 +10,7 @@ from support import ROOT
 
 from mlsysim import cli
 from mlsysim.errors import InputError
-from mlsysim.evidence.measured import network_checks
+from mlsysim.evidence.measured import astrasim_runs
 from mlsysim.network import astrasim
 
 REFERENCE = ROOT.parent / "shared" / "reference" / "astrasim" / "collectives.csv"
@@ -18,7 +18,7 @@ needs_reference = pytest.mark.skipif(
     not REFERENCE.is_file(), reason="ASTRA-sim's times are not beside this checkout (../shared/reference/astrasim)"
 )
 
-ROWS = [check.text for check in network_checks.compared().collectives]
+ROWS = [check.text for check in astrasim_runs.compared().collectives]
 
 
 def numbers(text: str) -> list[float]:
@@ -87,7 +87,7 @@ def test_every_row_of_the_reference_to_the_nanosecond() -> None:
     for kind, hits in sorted(exact.items()):
         print(*kind, f"{sum(hits)} of {len(hits)} exact")
     assert [kind for kind, hits in exact.items() if not all(hits)] == []
-    recorded = network_checks.compared().counts["collectives"]  # what the book prints
+    recorded = astrasim_runs.compared().counts["collectives"]  # what the book prints
     assert recorded == (sum(map(sum, exact.values())), len(rows))
 
 

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 from support import ROOT
 
-from mlsysim import catalog, collectives, communication
+from mlsysim import catalog, collectives, communication, evidence
 from mlsysim.communication import ALGORITHMS, collective, fastest_all_reduce, library_all_reduce
 from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.evidence.measured.collective_checks import check_collective, check_nodes, measured_collective
-from mlsysim.evidence.measured.measurements import collectives as measured
+from mlsysim.evidence.measured.collectives import printed_range
 
 GB = 1e9
 
@@ -338,7 +337,7 @@ def test_the_printed_bandwidths_of_deepep_follow_from_its_times() -> None:
     """7168 numbers of one byte and a 4-byte scale per 128 of them reproduce 98, 63, 48, 43, 39 and 39 GB/s."""
     printed = {8: 98, 16: 63, 32: 48, 64: 43, 128: 39, 256: 39}
     for ranks, rate in printed.items():
-        row = measured_collective(f"deepep-dispatch-{ranks}")
+        row = evidence.measurement(f"deepep-dispatch-{ranks}")
         moved = row.inputs["tokens"] * row.inputs["token_bytes"] * row.inputs["copies"]
         assert moved / row.value == pytest.approx(rate * GB, rel=0.02)
 
@@ -348,30 +347,30 @@ def test_the_printed_bandwidths_of_deepep_follow_from_its_times() -> None:
     ("name", "busbw"), [("azure-a100-8g", 231.58), ("azure-h100-8g", 478.87), ("bekman-b200-nvls-8", 838.0)]
 )
 def test_some_rows_are_as_printed(name: str, busbw: float) -> None:
-    assert check_collective(name).bus_bandwidth == pytest.approx(busbw * GB)
+    assert evidence.check(name).measurement.value == pytest.approx(busbw * GB)
 
 
 def inside_nodes() -> list[str]:
-    return [name for name, row in measured().items() if row.kind == "all_reduce"]
+    return [name for name, row in evidence.measurements("collectives").items() if row.kind == "all_reduce"]
 
 
 @pytest.mark.published
 @pytest.mark.parametrize("name", inside_nodes())
 def test_no_measurement_lies_below_the_bound(name: str) -> None:
-    assert check_collective(name).bound_error < 0
+    assert evidence.check(name).error_of("bound") < 0
 
 
 @pytest.mark.published
 def test_a_ring_alone_is_no_bound_where_the_switch_reduces() -> None:
     """Bus bandwidth above 450 GB/s on an H100: the ring's bytes did not cross the wire."""
-    assert check_collective("azure-h100-8g").ring_error > 0
-    assert check_collective("azure-a100-8g").ring_error < 0
+    assert evidence.check("azure-h100-8g").error_of("ring") > 0
+    assert evidence.check("azure-a100-8g").error_of("ring") < 0
 
 
 @pytest.mark.published
 def test_large_messages_follow_the_plan_without_a_fitted_number() -> None:
     """8 GiB on H200 and B200, ring and switch, three to eight devices: the plan's error stays within 7 %."""
-    errors = {n: check_collective(n).plan_error for n in inside_nodes() if n.startswith("bekman")}
+    errors = {n: evidence.check(n).error for n in inside_nodes() if n.startswith("bekman")}
     assert len(errors) == 18
     assert all(abs(e) < 0.07 for e in errors.values()), errors
     switched = [e for n, e in errors.items() if "nvls" in n]
@@ -382,9 +381,9 @@ def test_large_messages_follow_the_plan_without_a_fitted_number() -> None:
 def test_small_messages_take_longer_than_the_plan() -> None:
     """The plan knows the wire and the steps; a call from a host costs more: every row up to 1 MB is too fast by a third."""
     for name in inside_nodes():
-        c = check_collective(name)
+        c = evidence.check(name)
         if c.measurement.inputs["bytes"] <= 1e6:
-            assert -0.7 < c.plan_error < -0.3, (name, c.plan_error)
+            assert -0.7 < c.error < -0.3, (name, c.error)
 
 
 @pytest.mark.independent
@@ -419,15 +418,17 @@ def test_copies_of_a_token_on_both_levels() -> None:
 
 @pytest.mark.published
 def test_several_nodes_lie_between_full_overlap_and_none() -> None:
-    c = check_nodes("bekman-b200-4-nodes-16g")
+    c = evidence.check("bekman-b200-4-nodes-16g")
     wires = 2 * 7 / 8 * 2**34 / 900e9 + 2 * 3 / 4 * 2**34 / 8 / 50e9
-    assert c.hierarchical == pytest.approx(wires), "at the full rate of the links, as the table's caption says"
+    assert c.others["hierarchical"] == pytest.approx(wires), (
+        "at the full rate of the links, as the table's caption says"
+    )
     for size in ("1g", "4g", "16g"):
-        c = check_nodes(f"bekman-b200-4-nodes-{size}")
-        assert c.overlapped < c.measured < c.hierarchical < c.flat / 4
-        assert -0.10 < c.rings / c.measured - 1 < 0, "eight rings, each by its own adapter, explain it best"
-    small = check_nodes("bekman-b200-4-nodes-32k")
-    assert small.hierarchical < 0.01 * small.measured, "latency is all there is"
+        c = evidence.check(f"bekman-b200-4-nodes-{size}")
+        assert c.others["overlapped"] < c.measured < c.others["hierarchical"] < c.others["flat"] / 4
+        assert -0.10 < c.others["rings"] / c.measured - 1 < 0, "eight rings, each by its own adapter, explain it best"
+    small = evidence.check("bekman-b200-4-nodes-32k")
+    assert small.others["hierarchical"] < 0.01 * small.measured, "latency is all there is"
 
 
 @pytest.mark.published
@@ -435,8 +436,8 @@ def test_the_share_of_the_in_switch_bound_does_not_depend_on_the_ranks() -> None
     """Why N + 1 and not N: measured on 5 to 8 H200, the share of the (N + 1) bound varies by 2 %, of an N bound by 5 %."""
     shares, naive = [], []
     for n in (5, 6, 7, 8):
-        c = check_collective(f"bekman-h200-nvls-{n}")
-        shares.append(c.bound / c.measured)
+        c = evidence.check(f"bekman-h200-nvls-{n}")
+        shares.append(c.others["bound"] / c.measured)
         naive.append(c.measurement.inputs["bytes"] / (450 * GB) / c.measured)
     assert max(shares) / min(shares) < 1.025
     assert max(naive) / min(naive) > 1.04
@@ -541,13 +542,15 @@ def test_the_plan_over_nodes_against_the_source_and_measurements() -> None:
 @pytest.mark.published
 def test_a_bandwidth_of_one_digit_is_a_range_of_times() -> None:
     """0.01 GB/s for 32 KiB on 32 devices, printed to a hundredth, is anything from 4.2 to 12.7 ms."""
-    row = check_nodes("bekman-b200-4-nodes-32k")
+    row = evidence.check("bekman-b200-4-nodes-32k")
     moved = 2 * 31 / 32 * 32768
-    assert row.printed_range == pytest.approx((moved / 0.015e9, moved / 0.005e9))
-    assert row.printed_range[0] < row.measured < row.printed_range[1]
-    low, high = check_nodes("bekman-b200-4-nodes-1g").printed_range
+    assert printed_range(row.measurement) == pytest.approx((moved / 0.015e9, moved / 0.005e9))
+    assert printed_range(row.measurement)[0] < row.measured < printed_range(row.measurement)[1]
+    low, high = printed_range(evidence.measurement("bekman-b200-4-nodes-1g"))
     assert high / low < 1.0001
-    assert check_nodes("bekman-b200-4-nodes-256k").measured < row.printed_range[0] / 10, "a latency does not shrink"
+    assert evidence.check("bekman-b200-4-nodes-256k").measured < printed_range(row.measurement)[0] / 10, (
+        "a latency does not shrink"
+    )
 
 
 def test_nodes_are_whole_and_only_rings_and_trees_know_them() -> None:
@@ -596,11 +599,11 @@ def test_bad_input_is_refused_by_name() -> None:
     with pytest.raises(UnknownNameError, match="NVLink-3 has no in_switch_efficiency"):
         library_all_reduce(1e6, 8, "DGX-A100", "nccl-nvls")
     with pytest.raises(UnknownNameError, match="unknown measurement"):
-        check_collective("azure-a100-9g")
+        evidence.check("azure-a100-9g")
     with pytest.raises(InputError, match="is of kind 'moe_dispatch'"):
-        check_collective("deepep-dispatch-8")
-    with pytest.raises(InputError, match="only 'all_reduce_nodes'"):
-        check_nodes("azure-a100-8g")
+        evidence.check("deepep-dispatch-8")
+    with pytest.raises(InputError, match="efficiency: rows of kind 'all_reduce' take none"):
+        evidence.check("azure-a100-8g", 0.9)
 
 
 def test_the_library_chooses_low_latency_first_and_the_switch_last() -> None:

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlsysim import catalog, memory, transformer
+from mlsysim import catalog, evidence, memory, transformer
 from mlsysim.catalog import Device, Sourced, decoder
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence import measurements
-from mlsysim.evidence.measured.memory_checks import memory_check, memory_checks
 
 SIZE = st.integers(1, 512)
 BYTES = st.floats(0, 8)
@@ -113,7 +112,7 @@ def test_shards_sum_to_the_whole_and_one_rank_saves_nothing(
 @pytest.mark.parametrize("name", ["bloom-checkpoint-weights", "bloom-checkpoint-full"])
 def test_bloom_on_disk(name: str) -> None:
     """du prints 329G and 2.3T, rounded up: ours must lie a little below."""
-    assert -0.03 < memory_check(name).error <= 0
+    assert -0.03 < evidence.check(name).error <= 0
 
 
 # Activations
@@ -534,7 +533,7 @@ def test_bad_input_is_named(change: dict[str, Any], error: type[Exception], says
 @pytest.mark.published
 def test_the_state_in_nvidias_log() -> None:
     """memory_allocated between two steps of Llama 3.1 8B on 8 H100: 44,271,689,728 bytes, 5.5 per parameter."""
-    check = memory_check("dgxc-8b-state")
+    check = evidence.check("dgxc-8b-state")
     assert abs(check.error) < 0.005
     assert check.measured / transformer.parameter_count("Llama-3.1-8B").total == pytest.approx(2 + 2 + 12 / 8, rel=5e-3)
 
@@ -542,7 +541,7 @@ def test_the_state_in_nvidias_log() -> None:
 @pytest.mark.published
 def test_published_peaks_lie_above_ours() -> None:
     """What we leave out is never negative; the worst row (tensor parallelism at batch 16) is 32 % short, pipelines 25 %."""
-    peaks = [c for c in memory_checks() if c.measurement.kind == "training_memory"]
+    peaks = evidence.checks(kinds=("training_memory",))
     assert len(peaks) == 19
     for c in peaks:
         worst = next((w for name, w in (("70b", -0.33), ("405b", -0.25)) if name in c.measurement.name), -0.15)
@@ -554,7 +553,7 @@ def test_every_memory_reading_of_torchtitans_page_is_a_row() -> None:
     """benchmarks/llama3_h100_202412_torchtitan.md at b5bcd76c66, tables 1 to 6, GiB."""
     printed = [82.4, 77.0, 76.8, 67.0, 62.0, 61.8, 83.9, 84.2, 84.0, 84.5, 71.9, 67.6]
     printed += [82.5, 72.7, 75.3, 75.9, 77.1, 84.9]
-    assert [c.measured / 2**30 for c in memory_checks("torchtitan")] == pytest.approx(printed, rel=1e-12)
+    assert [c.measured / 2**30 for c in evidence.checks(group="torchtitan")] == pytest.approx(printed, rel=1e-12)
 
 
 @pytest.mark.independent
@@ -578,7 +577,7 @@ def test_chunks_in_flight_on_every_stage(p: int, v: int) -> None:
 @pytest.mark.published
 def test_torchtitans_pipelines_are_explained_by_what_stays_gathered() -> None:
     """Freed after each pass the six runs would be 55 % and more short; nothing here was chosen by their memory."""
-    rows = [c.measurement for c in memory_checks("torchtitan") if "405b" in c.measurement.name]
+    rows = [c.measurement for c in evidence.checks(group="torchtitan") if "405b" in c.measurement.name]
     assert len(rows) == 6
     for row in rows:
         kept, freed = (
@@ -637,13 +636,17 @@ def test_plans_in_an_array_each_follow_the_rule() -> None:
 
 
 def test_a_check_of_something_else_is_refused() -> None:
-    with pytest.raises(InputError, match="memory can be checked on"):
-        memory_check("vidur-h100-mlp-up-1")
+    with pytest.raises(InputError, match=r"is of kind 'stream'; what can be checked is .*training_memory"):
+        evidence.check("azure-a100-stream-copy")
+    with pytest.raises(InputError, match="efficiency: rows of kind 'checkpoint' take none"):
+        evidence.check("bloom-checkpoint-full", efficiency=0.9)
 
 
 def test_sources_of_recipes_and_rows_are_in_the_bibliography(root: Path) -> None:
     text = (root / "references.bib").read_text(encoding="utf-8")
-    keys = {r.source for r in memory.RECIPES.values()} | {c.measurement.sourced.source for c in memory_checks()}
+    keys = {r.source for r in memory.RECIPES.values()} | {
+        c.measurement.sourced.source for c in evidence.checks(kinds=("training_memory", "model_state", "checkpoint"))
+    }
     assert all(f"{{{key}," in text for key in keys)
     assert len({m.name for m in measurements().values()}) == len(measurements())
 

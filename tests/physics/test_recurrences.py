@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from mlsysim import catalog, flops, inference, memory, serving_steps
+from mlsysim import catalog, evidence, flops, inference, memory, serving_steps
 from mlsysim.catalog.operations import Indexer, Layer, Operation, Scan
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.evidence.measured.context_checks import context_checks
 from mlsysim.inference import BOUND, Work, deploy, pass_cost, work_of
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, state_block, state_page
 from mlsysim.serving_steps import Batch, step_model
@@ -320,9 +319,9 @@ def test_a_prompt_works_in_chunks_and_a_decode_step_does_not() -> None:
 
 @pytest.mark.published
 def test_printed_figures_of_models_that_forget() -> None:
-    found = {c.measurement.name: c for c in context_checks()}
+    found = {c.measurement.name: c for c in evidence.checks("contexts")}
     assert len(found) == 12 and all(c.measurement.sourced.source for c in found.values())
-    assert sum(c.predicted == c.printed for c in found.values()) == 6  # three logs, a state in tokens, Mistral, Jamba
+    assert sum(c.predicted == c.measured for c in found.values()) == 6  # three logs, a state in tokens, Mistral, Jamba
     # by hand: 7 of 27 layers keep 1,152 B a token, the others 2.17 MB, at 2^20 tokens
     kept = (7 * 1152 * 2**20 + 20 * 2_170_880) / (27 * 1152 * 2**20)
     assert found["kimi-linear-cache"].predicted == pytest.approx(1 - kept)

@@ -143,7 +143,7 @@ def test_intervals_scale_and_stay_in_their_limits(dump: float, scale: float) -> 
 @pytest.mark.published
 @pytest.mark.parametrize("name", ["daly-24h", "daly-6h", "daly-15min"])
 def test_dalys_own_optima(name: str) -> None:
-    row = evidence.failures()[name]
+    row = evidence.measurements("failures")[name]
     ours = daly_interval(row.inputs["write_min"] * 60, row.inputs["mtbf_h"] * HOUR) / 60
     printed = row.value / 60
     assert ours == pytest.approx(printed, abs=0.5 if printed > 10 else 0.05)
@@ -339,7 +339,7 @@ def test_what_the_solver_refuses() -> None:
 
 @pytest.mark.published
 def test_llama_3_failures() -> None:
-    rows = evidence.failures()
+    rows = evidence.measurements("failures")
     unexpected = rows["llama3-unexpected"]
     duration = unexpected.inputs["days"] * DAY
     assert reliability.observed_mtbf(duration, unexpected.value) / HOUR == pytest.approx(3.09, abs=0.005)
@@ -366,7 +366,7 @@ def test_llama_3_failures() -> None:
 
 @pytest.mark.published
 def test_llama_3_effective_time_is_possible_with_its_storage() -> None:
-    rows = evidence.failures()
+    rows = evidence.measurements("failures")
     size = memory.checkpoint_bytes(transformer.parameter_count("Llama-3.1-405B").total, 2, 4, 4, 4)
     nodes = 2048
     mtbf = reliability.observed_mtbf(54 * DAY, rows["llama3-unexpected"].value)
@@ -386,7 +386,7 @@ def test_rsc_jobs_scale_with_their_nodes_and_fail_more_often_than_nodes_do() -> 
     So the law holds over 128 times within 13 %, and what lies between nodes and jobs (3.2 and 3.7 times) is there at
     every size: jobs end for more reasons than a node's.
     """
-    rows = evidence.failures()
+    rows = evidence.measurements("failures")
     node_days = rows["rsc1-node-rate"].inputs["node_days"]
     node = reliability.observed_mtbf(node_days * DAY, rows["rsc1-node-rate"].value)
     for name, low, high in (("rsc1-mttf-16384", 0.97, 1.03), ("rsc1-mttf-1024", 3.6, 3.7), ("rsc1-mttf-8", 3.2, 3.3)):
@@ -400,7 +400,7 @@ def test_rsc_jobs_scale_with_their_nodes_and_fail_more_often_than_nodes_do() -> 
 
 @pytest.mark.published
 def test_blooms_checkpoints() -> None:
-    row = evidence.failures()["bloom-checkpoint-time"]
+    row = evidence.measurements("failures")["bloom-checkpoint-time"]
     rate = row.inputs["bytes"] / row.value
     assert rate == pytest.approx(57.5e9)
     assert reliability.write_time(row.inputs["bytes"], row.inputs["writers"], 1e9, rate) == pytest.approx(40.0)
@@ -410,7 +410,7 @@ def test_blooms_checkpoints() -> None:
 
 @pytest.mark.published
 def test_opts_buffer_of_nodes() -> None:
-    rows = evidence.failures()
+    rows = evidence.measurements("failures")
     node = 128 / rows["opt175b-machines-per-day"].value * DAY
     spares = rows["opt175b-spares"].value
     # two machines a day and twelve spares: repairs of three days still leave 99 % of the time with enough nodes
@@ -422,7 +422,7 @@ def test_opts_buffer_of_nodes() -> None:
 
 def test_published_rows_have_sources(root: Any) -> None:
     keys = (root / "references.bib").read_text(encoding="utf-8")
-    for m in evidence.failures().values():
+    for m in evidence.measurements("failures").values():
         assert f"{{{m.sourced.source}," in keys
         assert m.device == "" or catalog.device(m.device)
 

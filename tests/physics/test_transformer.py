@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import resized
 
-from mlsysim import flops, transformer
+from mlsysim import evidence, flops, transformer
 from mlsysim.catalog import Model, decoder
 from mlsysim.course import check, inputs
 from mlsysim.course.exercises import EXERCISES
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.evidence import counts, signed_error
+from mlsysim.evidence import signed_error
 
 
 class Sizes(SimpleNamespace):
@@ -167,7 +167,7 @@ def test_exact_counts_and_active_parameters() -> None:
     assert flops.active_parameters(MIXTRAL) == pytest.approx(12.9e9, abs=0.05e9)
     assert transformer.parameter_count(DEEPSEEK).total == pytest.approx(671e9, abs=0.5e9)
     assert flops.active_parameters(DEEPSEEK) - 129280 * 7168 == pytest.approx(37e9, abs=0.5e9)
-    row = counts()["llama-3.1-8b-bytes"]
+    row = evidence.measurements("counts")["llama-3.1-8b-bytes"]
     assert transformer.weight_bytes(**row.inputs) == row.value
 
 
@@ -294,10 +294,10 @@ def test_order_of_the_conventions(m: Model, seq: int, causal: bool) -> None:
 
 
 @pytest.mark.published
-@pytest.mark.parametrize("name", [n for n in counts() if n.startswith("gpt3-")])
+@pytest.mark.parametrize("name", [n for n in evidence.measurements("counts") if n.startswith("gpt3-")])
 def test_table_d1_is_six_n_d(name: str) -> None:
     """Brown et al. 2020, Table D.1: 6 N D with their rounded N, to the three digits that are printed."""
-    row = counts()[name]
+    row = evidence.measurements("counts")[name]
     ours = flops.total_flops(flops.matmul_flops_per_token(row.inputs["parameters"]), row.inputs["tokens"])
     assert abs(signed_error(ours, row.value)) < 6e-3
 
@@ -306,7 +306,10 @@ def test_table_d1_is_six_n_d(name: str) -> None:
 @pytest.mark.parametrize("size", ["8b", "62b", "540b"])
 def test_palm_counts_attention_in_full(size: str) -> None:
     """Chowdhery et al. 2022, Table 22: 6 N + 12 L H Q T per token, times the tokens of the run."""
-    token, run = counts()[f"palm-{size}-token"], counts()[f"palm-{size}-training"]
+    token, run = (
+        evidence.measurements("counts")[f"palm-{size}-token"],
+        evidence.measurements("counts")[f"palm-{size}-training"],
+    )
     i = token.inputs
     core = flops.attention_core_flops(i["layers"], i["seq"], i["heads"], i["head_dim"], i["head_dim"])
     ours = flops.train_flops_per_token(flops.matmul_flops_per_token(i["parameters"]), core)
@@ -318,7 +321,7 @@ def test_palm_counts_attention_in_full(size: str) -> None:
 @pytest.mark.published
 @pytest.mark.parametrize(("name", "tolerance"), [("llama3-405b-training", 5e-3), ("chinchilla-70b-training", 0.025)])
 def test_budgets_of_whole_runs(name: str, tolerance: float) -> None:
-    row = counts()[name]
+    row = evidence.measurements("counts")[name]
     ours = flops.total_flops(flops.matmul_flops_per_token(row.inputs["parameters"]), row.inputs["tokens"])
     assert abs(signed_error(ours, row.value)) < tolerance
 
@@ -334,12 +337,12 @@ def gpt(i: dict[str, float]) -> Model:
 @pytest.mark.parametrize("size", ["22b", "175b", "530b", "1t"])
 def test_korthikantis_utilisations(size: str) -> None:
     """Table 5: the printed MFU is ours; the printed HFU adds two forward passes of the core too many (errata)."""
-    row = counts()[f"korthikanti-{size}-mfu"]
+    row = evidence.measurements("counts")[f"korthikanti-{size}-mfu"]
     i = dict(row.inputs)
     token = flops.training_flops_per_token(gpt(i), i["seq"], causal=False, recompute="selective")
     rate = i["batch"] * i["seq"] / (i["step_time"] * i["devices"] * i["peak_flops"])
     assert token.model_flops * rate == pytest.approx(row.value, abs=0.0035)  # step times have three digits
-    printed = counts()[f"korthikanti-{size}-hfu"].value
+    printed = evidence.measurements("counts")[f"korthikanti-{size}-hfu"].value
     threefold = token.model_flops + 3 * token.forward_core  # s/3h for s/6h
     assert threefold * rate == pytest.approx(printed, abs=0.0035)
     once = (printed - row.value) / 3 + row.value
@@ -349,7 +352,7 @@ def test_korthikantis_utilisations(size: str) -> None:
 @pytest.mark.published
 def test_megatron_turing_in_palms_convention() -> None:
     """PaLM, Table 3: 30.2 % with the attention term, 29.7 % without."""
-    row = counts()["mt-nlg-530b-mfu"]
+    row = evidence.measurements("counts")["mt-nlg-530b-mfu"]
     i = row.inputs
     matmul = flops.matmul_flops_per_token(i["parameters"])
     core = flops.attention_core_flops(i["layers"], i["seq"], i["heads"], i["head_dim"], i["head_dim"])
@@ -361,13 +364,13 @@ def test_megatron_turing_in_palms_convention() -> None:
 @pytest.mark.published
 def test_lora_was_faster_but_not_beyond_the_bound() -> None:
     """Hu et al. 2021, sec. 4.2: 43.1 against 32.5 tokens/s per V100 on GPT-3."""
-    row = counts()["lora-gpt3-rate"]
+    row = evidence.measurements("counts")["lora-gpt3-rate"]
     bound = flops.matmul_flops_per_token(1.0) / flops.lora_flops(1.0, 0.0)
     assert 1 < row.value / row.inputs["full_rate"] < bound == pytest.approx(1.5)
 
 
 def test_every_count_names_its_source_and_place() -> None:
-    for row in counts().values():
+    for row in evidence.measurements("counts").values():
         assert row.sourced.source
         assert row.sourced.where
         assert row.sourced.retrieved

@@ -10,17 +10,9 @@ import pytest
 from mlsysim import serving_steps
 from mlsysim.cli import main
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence.calibrating import OVERFITTED, Request, fit, fit_metric, least_squares, verdict
 from mlsysim.evidence.studies import tiers
-from mlsysim.serving_steps.calibrating import calibration
-from mlsysim.serving_steps.calibrating.calibration import (
-    Calibration,
-    Coefficients,
-    Request,
-    Subject,
-    fit,
-    fit_metric,
-    least_squares,
-)
+from mlsysim.serving_steps.calibration import METRICS, Calibration, Coefficients, Subject
 
 SERVER = Subject("Llama-2-7B", "H100-SXM5-80GB", 1, "vllm", "0.11.0")
 
@@ -143,8 +135,8 @@ def test_a_fit_that_helps_nobody_is_refused_though_the_ratio_passes_it() -> None
     first = requests[0]
     late = {m: v + 5.0 for m, v in first.measured.items()}
     requests[0] = Request(first.input_len, first.output_len, late, first.predicted)
-    found = {m: fit_metric(requests, m, relative=False) for m in calibration.METRICS}
-    assert all(c.overfitting < calibration.OVERFITTED for c in found.values())
+    found = {m: fit_metric(requests, m, relative=False) for m in METRICS}
+    assert all(c.overfitting < OVERFITTED for c in found.values())
     assert not any(c.helps for c in found.values())
     with pytest.raises(InputError, match="improves neither TTFT nor E2E"):
         fit(requests, SERVER, relative=False)
@@ -174,19 +166,19 @@ def test_a_measurement_of_nothing_is_refused() -> None:
 
 def test_staleness_is_an_error_above_thirty_per_cent() -> None:
     found = fit(trace(), SERVER)
-    same = found.verdict(trace(seed=1))
+    same = verdict(found, trace(seed=1))
     assert not same.stale and not same.worse and "holds" in str(same)
     slower = [
         Request(r.input_len, r.output_len, {m: 1.5 * v for m, v in r.measured.items()}, r.predicted) for r in trace()
     ]
-    assert found.verdict(slower).error == pytest.approx(1 / 3)
-    assert found.verdict(slower).stale
+    assert verdict(found, slower).error == pytest.approx(1 / 3)
+    assert verdict(found, slower).stale
     faster = [
         Request(r.input_len, r.output_len, {m: 1.25 * v for m, v in r.measured.items()}, r.predicted) for r in trace()
     ]
-    assert not found.verdict(faster).stale  # a fifth off, and still not flagged
+    assert not verdict(found, faster).stale  # a fifth off, and still not flagged
     right = [Request(r.input_len, r.output_len, r.predicted, r.predicted) for r in trace()]
-    assert found.verdict(right).worse
+    assert verdict(found, right).worse
 
 
 # Use

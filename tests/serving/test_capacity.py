@@ -39,7 +39,7 @@ def exact_erlang(servers: int, load: Fraction) -> tuple[Fraction, Fraction]:
 @published
 @pytest.mark.parametrize(("name", "off"), [("opt13b", 0.01), ("opt66b", 0.03), ("opt175b", 0.055)])
 def test_the_cache_of_vllms_servers(name: str, off: float) -> None:
-    cache, slots = (evidence.cache_budgets()[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
+    cache, slots = (evidence.measurements("budgets")[f"vllm-{name}-{what}"] for what in ("cache", "slots"))
     model = catalog.model(cache.inputs["model"])
     token = memory.kv_cache_of(model, 1, 1, 2)
     assert capacity.concurrency(cache.value, 1, token, 1) == pytest.approx(slots.value, rel=0.02)

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlsysim import catalog, collectives
+from mlsysim import catalog, collectives, evidence
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence.hypotheses import expert_claims, infersim
 from mlsysim.evidence.hypotheses.hypotheses import judge
 from mlsysim.evidence.hypotheses.measured import kernel_tables
-from mlsysim.evidence.measured.collective_checks import measured_collective
 from mlsysim.inference import Deployment, decode_step, deploy, experts_hit, prefill
 from mlsysim.serving_steps import BASELINE, TIER_0, Batch, experts, rates, step_model
 from mlsysim.serving_steps.expert_layer import (
@@ -366,11 +365,11 @@ def test_combine_takes_twice_the_bytes_of_dispatch() -> None:
     for devices in (16, 32, 64, 128):
         layer = expert_layer(v3(devices), tokens=128)
         for ours, what in ((layer.dispatch_time, "dispatch"), (layer.combine_time, "combine")):
-            measured = measured_collective(f"deepep-{what}-{devices}").value
+            measured = evidence.measurement(f"deepep-{what}-{devices}").value
             assert 0.75 < ours / measured < 1.05
     # the bandwidth that the source prints, to its two digits: 74 and 39 GB/s
     for devices, printed in ((16, 74e9), (128, 39e9)):
-        row = measured_collective(f"deepep-combine-{devices}")
+        row = evidence.measurement(f"deepep-combine-{devices}")
         sent = row.inputs["tokens"] * row.inputs["copies"] * row.inputs["token_bytes"]
         assert sent / row.value == pytest.approx(printed, rel=0.03)
 

@@ -158,20 +158,20 @@ def test_points_that_a_source_prints_as_a_rate_are_counted_as_it_counts() -> Non
     first = fronts.front_runs()["r1-mi355x"][0]
     assert first.device_rate == pytest.approx(1210.53 / 9)
     assert first.user_rate == pytest.approx(first.device_rate)
-    assert first.itl is None and fronts.check_front(first).itl_error is None
+    assert first.itl is None and "itl" not in fronts.check_front(first)
     assert service.both_pools("rtp", 2048)[0] == 14700 / 8
 
 
 def test_two_thirds_of_what_stands_beside_tensor_parallelism_lies_within_a_quarter() -> None:
     """The known part: servers of 2026 whose prompts and answers share devices cut by tensor parallelism."""
     checks = [c for run in ("gpt-oss-b200", "r1-b200", "minimax-b200-0.19.0") for c in fronts.check_run(run)]
-    near = [abs(c.itl_error or 0.0) <= 0.25 for c in checks]
+    near = [abs(c["itl"].error) <= 0.25 for c in checks]
     assert sum(near) / len(near) >= 0.66
 
 
 def test_an_older_release_is_slower_than_the_same_prediction() -> None:
     older, newer = (
-        statistics.mean(c.itl_error or 0.0 for c in fronts.check_run(f"minimax-b200-{release}"))
+        statistics.mean(c["itl"].error for c in fronts.check_run(f"minimax-b200-{release}"))
         for release in ("0.17.0", "0.19.0")
     )
     assert older < newer - 0.1
@@ -179,9 +179,9 @@ def test_an_older_release_is_slower_than_the_same_prediction() -> None:
 
 def test_the_release_at_which_a_prediction_breaks() -> None:
     """inferencex2026sglang056: the same four devices, and no change but from SGLang 0.5.5 to 0.5.6."""
-    before, after = (fronts.check_run(f"r1-b200-{release}")[0] for release in ("0.5.5", "0.5.6"))
-    assert before.point.device_rate == pytest.approx(508 / 9) and before.device_rate == after.device_rate
-    assert before.rate_error > 0.5 and abs(after.rate_error) < 0.15
+    before, after = (fronts.check_run(f"r1-b200-{release}")[0]["device_rate"] for release in ("0.5.5", "0.5.6"))
+    assert before.measured == pytest.approx(508 / 9) and before.predicted == after.predicted
+    assert before.error > 0.5 and abs(after.error) < 0.15
 
 
 @pytest.mark.published
@@ -201,7 +201,7 @@ def test_a_front_beside_a_published_front(device: str, name: str) -> None:
 def test_speculation_brackets_what_was_measured_with_it() -> None:
     """No token accepted, and all: the source does not say how many were."""
     none, every = fronts.check_run("r1-mi355x", 1.0), fronts.check_run("r1-mi355x", 4.0)
-    assert all(a.rate_error < 0 < b.rate_error for a, b in zip(none, every, strict=True))
+    assert all(a["device_rate"].error < 0 < b["device_rate"].error for a, b in zip(none, every, strict=True))
 
 
 def test_what_is_not_there_is_refused() -> None:

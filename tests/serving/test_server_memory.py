@@ -10,7 +10,7 @@ import pytest
 
 from mlsysim import catalog, inference, memory
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.evidence.measured.memory_checks import server_starts
+from mlsysim.evidence.measured.memory import server_starts
 from mlsysim.memory import serving as held_by
 from mlsysim.memory.quantised import published_recipes, stored_parts
 from mlsysim.memory.server_ranges import server_quantiles, server_seen

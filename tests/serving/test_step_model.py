@@ -15,7 +15,6 @@ from support import ROOT, resized
 
 from mlsysim import catalog, evidence, kernels, serving_steps
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.evidence.measured.measurements import collectives
 from mlsysim.evidence.measured.serving_runs import serving_runs
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import (
@@ -498,7 +497,7 @@ def test_tensor_parallelism_divides_work_and_adds_messages() -> None:
 @pytest.mark.published
 def test_the_share_of_the_link_is_near_a_measured_one() -> None:
     """Azure, eight A100s: 231.58 GB/s of bus bandwidth in an all-reduce of 8 GB, over links of 300 GB/s one way."""
-    row = collectives()["azure-a100-8g"]
+    row = evidence.measurements("collectives")["azure-a100-8g"]
     share = row.value / catalog.device(row.device).scale_up_bandwidth
     assert share == pytest.approx(serving_steps.step.LINK, abs=0.03)
 

@@ -5,41 +5,11 @@
 01.6
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
-
-from mlsysim.course.exercises.chapters import SLUGS, read
+from mlsysim.course.exercises.chapters import EXERCISES, OBJECTIVES, assignment, exercise
+from mlsysim.course.exercises.definitions import Exercise, Inputs, Mistake, Prompt, normalise_seed
 from mlsysim.course.exercises.desk import Desk
-from mlsysim.course.exercises.engine import Exercise, Feedback, Inputs, Mistake, Question, grade, normalise_seed
+from mlsysim.course.exercises.engine import Feedback, grade
 from mlsysim.course.exercises.routes import Route, route
-from mlsysim.errors import InputError, unknown_name
-
-T = TypeVar("T")
-
-
-class _Lazy(Mapping[str, T], Generic[T]):
-    """A mapping that reads the chapter of a key when the key is asked for, and all chapters to list its keys."""
-
-    def __init__(self, slug_of: Callable[[str], str], of_chapter: Callable[[str], Mapping[str, T]]) -> None:
-        self._slug_of, self._of_chapter = slug_of, of_chapter
-
-    def __getitem__(self, key: str) -> T:
-        return self._of_chapter(self._slug_of(key))[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return (key for slug in SLUGS for key in self._of_chapter(slug))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-_BY_NUMBER = {slug[:2]: slug for slug in SLUGS}
-# Every exercise by its id, read from its chapter's definitions when first asked for.
-EXERCISES: Mapping[str, Exercise] = _Lazy(lambda id: _BY_NUMBER[id[:2]], lambda slug: {e.id: e for e in read(slug)[1]})
-# The objectives of every chapter, each with the ids of the exercises that ask for it.
-OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = _Lazy(
-    lambda slug: _BY_NUMBER[slug[:2]], lambda slug: {slug: read(slug)[0]}
-)
 
 __all__ = [
     "EXERCISES",
@@ -49,7 +19,7 @@ __all__ = [
     "Feedback",
     "Inputs",
     "Mistake",
-    "Question",
+    "Prompt",
     "Route",
     "assignment",
     "check",
@@ -61,33 +31,6 @@ __all__ = [
 ]
 
 
-def exercise(id: str) -> Exercise:
-    """The exercise of that id.
-
-    Raises
-    ------
-    UnknownNameError
-        With the nearest known ids.
-    """
-    key = id.strip() if isinstance(id, str) else id
-    if not isinstance(key, str) or key not in EXERCISES:
-        padded = f"0{key}"  # 1.1 for 01.1
-        raise unknown_name("exercise", key, [padded] if padded in EXERCISES else EXERCISES)
-    return EXERCISES[key]
-
-
-def assignment(slug: str) -> tuple[Exercise, ...]:
-    """The exercises of a chapter, in order."""
-    if slug in ("training", "serving"):
-        raise InputError(
-            f"assignment = {slug!r} is a capstone, which is not graded here: its notebook checks the figures with "
-            "capstones.check_report, and a person reads the page by the rubric in the notebook"
-        )
-    if slug not in SLUGS:
-        raise unknown_name("assignment", slug, SLUGS)
-    return read(slug)[1]
-
-
 def inputs(id: str, seed: str | int | None = "") -> Inputs:
     """Your numbers for an exercise: a mapping of SI values that prints with units.
 
@@ -97,7 +40,7 @@ def inputs(id: str, seed: str | int | None = "") -> Inputs:
     return exercise(id).draw(seed)
 
 
-def question(id: str, seed: str | int | None = "") -> Question:
+def question(id: str, seed: str | int | None = "") -> Prompt:
     """The prompt of an exercise with your numbers in it."""
     return exercise(id).question(inputs(id, seed))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlsysim import units
 from mlsysim.course.exercises import tasks
-from mlsysim.course.exercises.engine import Question, _index, normalise_seed
+from mlsysim.course.exercises.definitions import Prompt, _index, normalise_seed
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.tables import Table, table
 
@@ -125,7 +125,7 @@ def limits(name: str, seed: object = "") -> dict[str, float]:
     return {"dollars_per_hour": float(f"{1.25 * min(hourly.values()):.2g}")}
 
 
-def brief(name: str, seed: object = "") -> Question:
+def brief(name: str, seed: object = "") -> Prompt:
     """The brief with a reader's numbers, as a client writes it.
 
     >>> "tokens" in brief("training", "ada")
@@ -152,7 +152,7 @@ def brief(name: str, seed: object = "") -> Question:
             "how many, and how sure are you? Report: `device`, `devices` as [low, likely, high], `dollars_per_hour` for the likely "
             "number, `tonnes_per_month` (30 days) for it, and `binds` (one word: what the number hangs on, a target, the rate or the memory)."
         )
-    return Question(text)
+    return Prompt(text)
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,16 +5,17 @@ A chapter is read when it is asked for, and once.
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from mlsysim.course.exercises.engine import KINDS, Answer, Exercise, Given, Inputs, Mistake, Options
+from mlsysim.course.exercises.definitions import KINDS, Answer, Exercise, Given, Inputs, Mistake, Options
 from mlsysim.course.exercises.running import run
 from mlsysim.equations import is_recording
-from mlsysim.errors import InputError
+from mlsysim.errors import InputError, unknown_name
 
+T = TypeVar("T")
 _FOLDER = Path(__file__).parent / "chapters"
 SLUGS = tuple(sorted(path.stem for path in _FOLDER.glob("[0-9]*.toml")))
 _NEEDED = (
@@ -136,3 +137,55 @@ def _derived(
     """The inputs that follow from those drawn, and None for those that the prompt does not show."""
     computed = {name: Given(run(chosen, code), unit, meaning) for name, (code, unit, meaning) in rows.items()}
     return {**dict.fromkeys(not_shown), **computed}
+
+
+class _Lazy(Mapping[str, T], Generic[T]):
+    """A mapping that reads the chapter of a key when the key is asked for, and all chapters to list its keys."""
+
+    def __init__(self, slug_of: Callable[[str], str], of_chapter: Callable[[str], Mapping[str, T]]) -> None:
+        self._slug_of, self._of_chapter = slug_of, of_chapter
+
+    def __getitem__(self, key: str) -> T:
+        return self._of_chapter(self._slug_of(key))[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for slug in SLUGS for key in self._of_chapter(slug))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_BY_NUMBER = {slug[:2]: slug for slug in SLUGS}
+# Every exercise by its id, read from its chapter's definitions when first asked for.
+EXERCISES: Mapping[str, Exercise] = _Lazy(lambda id: _BY_NUMBER[id[:2]], lambda slug: {e.id: e for e in read(slug)[1]})
+# The objectives of every chapter, each with the ids of the exercises that ask for it.
+OBJECTIVES: Mapping[str, tuple[tuple[str, str], ...]] = _Lazy(
+    lambda slug: _BY_NUMBER[slug[:2]], lambda slug: {slug: read(slug)[0]}
+)
+
+
+def exercise(id: str) -> Exercise:
+    """The exercise of that id.
+
+    Raises
+    ------
+    UnknownNameError
+        With the nearest known ids.
+    """
+    key = id.strip() if isinstance(id, str) else id
+    if not isinstance(key, str) or key not in EXERCISES:
+        padded = f"0{key}"  # 1.1 for 01.1
+        raise unknown_name("exercise", key, [padded] if padded in EXERCISES else EXERCISES)
+    return EXERCISES[key]
+
+
+def assignment(slug: str) -> tuple[Exercise, ...]:
+    """The exercises of a chapter, in order."""
+    if slug in ("training", "serving"):
+        raise InputError(
+            f"assignment = {slug!r} is a capstone, which is not graded here: its notebook checks the figures with "
+            "capstones.check_report, and a person reads the page by the rubric in the notebook"
+        )
+    if slug not in SLUGS:
+        raise unknown_name("assignment", slug, SLUGS)
+    return read(slug)[1]

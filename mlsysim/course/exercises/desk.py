@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim.course.exercises import answers
-from mlsysim.course.exercises.engine import Feedback
+from mlsysim.course.exercises.chapters import exercise
+from mlsysim.course.exercises.definitions import Prompt
+from mlsysim.course.exercises.engine import Feedback, grade
+from mlsysim.course.exercises.routes import route
 from mlsysim.errors import InputError
 
 STAGES = 3
@@ -21,15 +24,6 @@ UNNAMED = "your-id"  # what stands in a notebook before a student has written an
 _NAME_YOURSELF = (
     "STUDENT is still 'your-id': write your own id above and run the notebook from there, since it draws your numbers."
 )
-
-
-class Hint(str):
-    """A hint: text everywhere, which a notebook shows as it reads and not in quotes."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def _now() -> datetime:
@@ -95,14 +89,14 @@ class Desk:
 
     def check(self, id: str, answer: object, seed: object = None) -> Feedback:
         """Check an answer; what was not read, and the same answer again, costs nothing."""
-        from mlsysim.course.exercises import check
-
         if self.graded and not self.left(id):
             return Feedback(id, False, f"All {self.attempts} attempts are used.", "no-attempts")
         wrong = self._wrong.setdefault(id, [])
         said = answers.said(answer) if isinstance(answer, (str, int, float)) else type(answer).__name__
         again = said in wrong
-        feedback = check(id, answer, self.student if seed is None else seed, attempt=len(wrong) + (not again))  # type: ignore[arg-type]
+        e = exercise(id)
+        g = e.draw(self.student if seed is None else seed)
+        feedback = grade(e, answer, g, attempt=len(wrong) + (not again))
         if self.student == UNNAMED and not self.graded:
             feedback = replace(feedback, message=f"{feedback.message} ({_NAME_YOURSELF})")
         counts = not feedback.correct and feedback.mistake not in ("no-answer", "not-read") and not again
@@ -111,24 +105,21 @@ class Desk:
         self._write(id, said, feedback, counts)
         return feedback
 
-    def hint(self, id: str) -> str:
+    def hint(self, id: str) -> Prompt:
         """The hint of this question's stage: a question back, the relation to use, the worked route."""
-        from mlsysim.course.exercises import exercise
-        from mlsysim.course.exercises.routes import route
-
         e = exercise(id)
         g = e.draw(self.student)
         stage = self.stage(id)
         if stage == 0:
-            return Hint("Try first: a hint comes after an answer.")
+            return Prompt("Try first: a hint comes after an answer.")
         if stage == 1:
-            return Hint(e.ask.format_map(g.texts()))
+            return Prompt(e.ask.format_map(g.texts()))
         if stage == 2:
-            return Hint(e.nudge.format_map(g.texts()))
+            return Prompt(e.nudge.format_map(g.texts()))
         if self.graded and self.due is not None and self.now() < self.due:
             later = f"The worked route comes after {self.due.isoformat(timespec='minutes')}."
-            return Hint(f"{e.nudge.format_map(g.texts())} {later}")
-        return Hint(route(e, g))
+            return Prompt(f"{e.nudge.format_map(g.texts())} {later}")
+        return Prompt(route(e, g))
 
     def _write(self, id: str, said: str, feedback: Feedback, counts: bool) -> None:
         if self.log is None:

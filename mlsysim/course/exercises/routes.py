@@ -4,15 +4,13 @@ import ast
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlsysim import units
 from mlsysim.course.exercises import tasks
+from mlsysim.course.exercises.definitions import Exercise, Inputs
 from mlsysim.course.exercises.running import space_of
 from mlsysim.equations import REGISTRY, recording
-
-if TYPE_CHECKING:
-    from mlsysim.course.exercises.engine import Exercise, Inputs
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +50,7 @@ class Route:
     __str__ = __repr__
 
 
-def route(exercise: "Exercise", g: "Inputs", whole: bool = True) -> Route:
+def route(exercise: Exercise, g: Inputs, whole: bool = True) -> Route:
     """The worked route with a reader's numbers.
 
     Parameters
@@ -92,7 +90,7 @@ def _number(value: object) -> str:
     return f"{value:.6g}"
 
 
-def _answer(exercise: "Exercise", g: "Inputs") -> str:
+def _answer(exercise: Exercise, g: Inputs) -> str:
     found: Any = exercise.solve(g)
     if exercise.form == "word":
         return str(found)

@@ -10,13 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mlsysim import units
+from mlsysim.course.exercises.definitions import Exercise, Inputs
 from mlsysim.course.exercises.running import run
-
-if TYPE_CHECKING:
-    from mlsysim.course.exercises.engine import Exercise, Inputs
 
 MOST_RUNS = 120  # of a solution, for one wrong answer; a run takes some hundredths of a millisecond
 MOST_LISTED = 2  # inputs that one hint names; of more, the number says nothing
@@ -59,7 +57,7 @@ def near(a: float, b: float, tolerance: float) -> bool:
     return abs(a - b) <= tolerance * abs(b) * (1 + 1e-9)
 
 
-def recognised(got: float, expected: float, exercise: "Exercise", g: "Inputs") -> Slip | None:
+def recognised(got: float, expected: float, exercise: Exercise, g: Inputs) -> Slip | None:
     """The one slip that explains an answer, or None.
 
     Parameters
@@ -98,7 +96,7 @@ def recognised(got: float, expected: float, exercise: "Exercise", g: "Inputs") -
     return _together(found)
 
 
-def _numbers(g: "Inputs", but: tuple[str, ...] = ()) -> list[float]:
+def _numbers(g: Inputs, but: tuple[str, ...] = ()) -> list[float]:
     """The sizes of a question's numbers that are not zero."""
     return [abs(float(i.value)) for i in g.given.values() if _is_number(i.value) and i.value and i.meaning not in but]
 
@@ -111,7 +109,7 @@ def ambiguous(value: float, expected: float) -> bool:
 _PLAIN = (2.0, 4.0, 10.0, 24.0, 60.0, 100.0, 1000.0)  # factors that come about in many ways
 
 
-def _otherwise(ratio: float, about: tuple[str, ...], g: "Inputs", tolerance: float) -> bool:
+def _otherwise(ratio: float, about: tuple[str, ...], g: Inputs, tolerance: float) -> bool:
     """Whether other numbers of the question, or a plain factor, change the answer as much."""
     given = _numbers(g, about)
     made = {*_PLAIN, *given, *(1 - v for v in given if 0 < v < 1)}
@@ -141,26 +139,8 @@ def _together(found: list[Slip]) -> Slip | None:
     return first._replace(hint=first.hint.replace(f"“{first.about[0]}”", f"“{' or '.join(a[0] for a in about)}”"))
 
 
-def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs") -> Iterator[Slip]:
+def _of_the_answer(got: float, expected: float, exercise: Exercise, g: Inputs) -> Iterator[Slip]:
     """Slips that change the answer by a factor, where the units of the question and the inputs allow their cause."""
-    named = {exercise.unit, *(i.unit for i in g.given.values())}
-    dimensions = {base for unit in named if unit not in ("", "%") for base, _ in units.unit(unit).dimension}
-    of_answer = {base for base, _ in units.unit(exercise.unit).dimension}
-
-    given = _numbers(g)
-    own = {*given, *(1 - v for v in given if 0 < v < 1)}
-    own |= {a / b for a in given for b in given} | {
-        v for p in _constants(exercise.code) for v in (p, *(a / p for a in own))
-    }
-    tolerance = nearness(got)
-
-    def either(name: str, factor: float, hint: str) -> Iterator[Slip]:
-        """A factor both ways, unless the question's own numbers make it too: then nobody knows where it comes from."""
-        made = own if factor < 1000 else {v * f for v in own for f in (0.5, 1.0, 2.0)}
-        if not any(near(v, f, tolerance) for v in made for f in (factor, 1 / factor)):
-            yield Slip(name, expected * factor, hint)
-            yield Slip(name, expected / factor, hint)
-
     for i in g.given.values():
         if _is_number(i.value) and i.unit == "1" and i.value == int(i.value) and i.value > 2:
             hint = f"Off by a number that you were given, “{i.meaning}”. For one of them, or for all together?"
@@ -177,43 +157,64 @@ def _of_the_answer(got: float, expected: float, exercise: "Exercise", g: "Inputs
         factor, name = _BARE[exercise.unit]
         hint = f"Your number is right in {name}. A number alone is read in base units: write {name} behind it."
         yield Slip("bare-number", expected / factor, hint)
+
+    given = _numbers(g)
+    own = {*given, *(1 - v for v in given if 0 < v < 1)}
+    own |= {a / b for a in given for b in given} | {
+        v for p in _constants(exercise.code) for v in (p, *(a / p for a in own))
+    }
+    tolerance = nearness(got)
+    for name, factor, hint in _factors_off(got, expected, exercise, g):
+        if not (near(got, expected * factor, tolerance) or near(got, expected / factor, tolerance)):
+            continue
+        # Both ways, unless the question's own numbers make the factor too: then nobody knows where it comes from.
+        made = own if factor < 1000 else {v * f for v in own for f in (0.5, 1.0, 2.0)}
+        if not any(near(v, f, tolerance) for v in made for f in (factor, 1 / factor)):
+            yield Slip(name, expected * factor, hint)
+            yield Slip(name, expected / factor, hint)
+
+
+_TIMES = (
+    (60.0, "minutes and seconds, or hours and minutes"),
+    (3600.0, "hours and seconds"),
+    (24.0, "days and hours"),
+    (86_400.0, "days and seconds"),
+)
+_BASES = ((math.log(10), "e and 10"), (math.log(2), "e and 2"), (math.log2(10), "2 and 10"))
+
+
+def _factors_off(got: float, expected: float, exercise: Exercise, g: Inputs) -> Iterator[tuple[str, float, str]]:
+    """Factors that units, logarithms and pairs bring in, each with its slip's name and hint."""
+    named = {exercise.unit, *(i.unit for i in g.given.values())}
+    dimensions = {base for unit in named if unit not in ("", "%") for base, _ in units.unit(unit).dimension}
     if exercise.unit != "1" or max(abs(got), abs(expected)) >= 1e6:
         hint = (
             "The digits are right, the power of ten is not. A number alone is read in base units; mind ms for s, and tera "
             "for giga."
         )
-        for power in (1, 2, 3, 4, 5):
-            yield from either("unit-slip", 1000.0**power, hint)
+        yield from (("unit-slip", 1000.0**power, hint) for power in (1, 2, 3, 4, 5))
     if exercise.unit == "1" and abs(expected) <= 1.0:
         hint = "Your answer is off by 100: 25 % is 0.25. Write the fraction, or text as in '25 %'."
-        yield from either("percent", 100.0, hint)
+        yield "percent", 100.0, hint
     if (
-        "byte" in dimensions and exercise.unit != "1" and tolerance <= 2e-4
+        "byte" in dimensions and exercise.unit != "1" and nearness(got) <= 2e-4
     ):  # 2 or 7 per cent come about by other ways too: four digits are needed
         hint = (
             "Close: it differs as powers of 1024 differ from powers of 1000. Bandwidths, files and most capacities are "
             "quoted in powers of 1000."
         )
-        for power in {_thousands(v) - k for v in _bytes_of(expected, exercise, g) for k in (0, 1)} & {2, 3, 4}:
-            yield from either("binary-prefix", 1.024**power, hint)
+        powers = {_thousands(v) - k for v in _bytes_of(expected, exercise, g) for k in (0, 1)} & {2, 3, 4}
+        yield from (("binary-prefix", 1.024**power, hint) for power in powers)
     if "byte" in dimensions and _BITS.search(exercise.prompt):
-        yield from either("bits", 8.0, "Off by a factor of eight: look for bits taken as bytes, or bytes as bits.")
-    if "s" in of_answer | dimensions:
-        for factor, what in (
-            (60.0, "minutes and seconds, or hours and minutes"),
-            (3600.0, "hours and seconds"),
-            (24.0, "days and hours"),
-            (86_400.0, "days and seconds"),
-        ):
-            yield from either(
-                "time-unit", factor, f"Off by a factor of {factor:,.0f}: look for {what} taken for each other."
-            )
+        yield "bits", 8.0, "Off by a factor of eight: look for bits taken as bytes, or bytes as bits."
+    if "s" in dimensions | {base for base, _ in units.unit(exercise.unit).dimension}:
+        for factor, what in _TIMES:
+            yield "time-unit", factor, f"Off by a factor of {factor:,.0f}: look for {what} taken for each other."
     if _LOGARITHM.search(exercise.solution + exercise.nudge):
-        for factor, what in ((math.log(10), "e and 10"), (math.log(2), "e and 2"), (math.log2(10), "2 and 10")):
-            yield from either("base", factor, f"Off by the ratio of two logarithms: look for {what} as the base.")
+        for factor, what in _BASES:
+            yield "base", factor, f"Off by the ratio of two logarithms: look for {what} as the base."
     if {"byte", "FLOP"} & dimensions or re.search(r"\b[2468]\b|\b0\.5\b|\b[248]\.0\b", exercise.code):
-        hint = _FACTOR_TWO + " ".join(t for base, t in _TWICE.items() if base in dimensions)
-        yield from either("factor-2", 2.0, hint)
+        yield "factor-2", 2.0, _FACTOR_TWO + " ".join(t for base, t in _TWICE.items() if base in dimensions)
 
 
 def _is_number(value: object) -> bool:
@@ -224,7 +225,7 @@ def _thousands(value: float) -> int:
     return int(math.log10(abs(value)) // 3) if value else 0
 
 
-def _bytes_of(expected: float, exercise: "Exercise", g: "Inputs") -> Iterator[float]:
+def _bytes_of(expected: float, exercise: Exercise, g: Inputs) -> Iterator[float]:
     """Every size and bandwidth of a question, its answer included."""
     for value, unit in ((expected, exercise.unit), *((i.value, i.unit) for i in g.given.values())):
         if unit not in ("", "%") and dict(units.unit(unit).dimension).get("byte", 0) > 0 and _is_number(value):
@@ -265,7 +266,7 @@ def _names(node: ast.AST) -> list[str]:
     return [node.id] if isinstance(node, ast.Name) else []
 
 
-def _of_the_way(expected: float, exercise: "Exercise", g: "Inputs") -> Iterator[Slip]:
+def _of_the_way(expected: float, exercise: Exercise, g: Inputs) -> Iterator[Slip]:
     """Slips on the way to the answer: the solution, done once more with one thing otherwise."""
     numbers = {n: i for n, i in g.given.items() if _is_number(i.value)}
     left = MOST_RUNS

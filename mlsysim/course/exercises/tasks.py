@@ -7,14 +7,12 @@ calls it in the sandbox and hands over what it gave.
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlsysim.course.exercises import answers, judging
+from mlsysim.course.exercises.definitions import Exercise, Inputs
 from mlsysim.course.exercises.running import fresh
 from mlsysim.errors import InputError
-
-if TYPE_CHECKING:
-    from mlsysim.course.exercises.engine import Exercise, Inputs
 
 MOST_NUMBERS = 5000  # of one answer
 _MOST_TEXT = 2000
@@ -24,7 +22,7 @@ class Results(list[Any]):
     """What a function gave for each case, in the sandbox: data, or ``{"error": sentence}``."""
 
 
-def cases(exercise: "Exercise", word: str = "") -> list[tuple[Any, ...]]:
+def cases(exercise: Exercise, word: str = "") -> list[tuple[Any, ...]]:
     """The arguments that a function is tried with; another word makes others.
 
     Parameters
@@ -98,7 +96,7 @@ def alike(a: Any, b: Any, tolerance: float) -> bool:
     return bool(a == b)
 
 
-def verdict(exercise: "Exercise", answer: object, g: "Inputs", word: str = "") -> tuple[float, str | None, str]:
+def verdict(exercise: Exercise, answer: object, g: Inputs, word: str = "") -> tuple[float, str | None, str]:
     """What is right of an answer (0 to 1), the mistake that makes it, and a sentence."""
     if answer is None or answer is ... or (isinstance(answer, str) and not answer.strip(" .…")):
         return 0.0, "no-answer", f"No answer yet: {_WANTED[exercise.form]}"
@@ -111,7 +109,7 @@ _WANTED = {
 }
 
 
-def _function(exercise: "Exercise", answer: object, g: "Inputs", word: str) -> tuple[float, str | None, str]:
+def _function(exercise: Exercise, answer: object, g: Inputs, word: str) -> tuple[float, str | None, str]:
     arguments = cases(exercise, word)
     if isinstance(answer, Results):
         got = answer
@@ -194,7 +192,7 @@ def _filled(data: Any, best: Any, starter: str) -> Any:
     return done
 
 
-def _data(exercise: "Exercise", answer: object, g: "Inputs") -> tuple[float, str | None, str]:
+def _data(exercise: Exercise, answer: object, g: Inputs) -> tuple[float, str | None, str]:
     best = exercise.solve(g)
     try:
         data = _filled(plain(answer), plain(best), exercise.starter)

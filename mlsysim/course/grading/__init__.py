@@ -1,7 +1,7 @@
 """Grade what was handed in: each file in a sandbox of its own, each a row, and a page back for each student."""
 
 from mlsysim.course.grading.download import grade
-from mlsysim.course.grading.marks import Late, Likeness, Row, copies, grade_folder, merged, read_rows
+from mlsysim.course.grading.marks import Graded, Late, Likeness, copies, grade_folder, merged, read_rows
 from mlsysim.course.grading.sheet import read_marks, write_reasons
 from mlsysim.course.grading.submissions import Student, Submission, collect, read_roster
 from mlsysim.course.grading.table import (
@@ -19,9 +19,9 @@ from mlsysim.course.grading.table import (
 __all__ = [
     "IMPORTED",
     "SYSTEMS",
+    "Graded",
     "Late",
     "Likeness",
-    "Row",
     "Student",
     "Submission",
     "collect",

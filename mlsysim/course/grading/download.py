@@ -3,7 +3,7 @@
 from datetime import datetime
 from pathlib import Path
 
-from mlsysim.course.grading.marks import Late, Likeness, Row, copies, grade_folder, read_rows
+from mlsysim.course.grading.marks import Graded, Late, Likeness, copies, grade_folder, read_rows
 from mlsysim.course.grading.sheet import read_marks, write_reasons
 from mlsysim.course.grading.submissions import read_roster
 from mlsysim.course.grading.table import write_csv, write_feedback, write_import, write_json, write_statistics
@@ -26,7 +26,7 @@ def grade(
     before: str | Path | None = None,
     import_to: str | None = None,
     feedback: str | Path | None = None,
-) -> tuple[list[Row], list[Likeness]]:
+) -> tuple[list[Graded], list[Likeness]]:
     """Grade a download and write the table, all that is known (JSON), the statistics of mistakes, and what else is asked for.
 
     Where a question asks for a reason, a sheet of reasons with their rubric lies beside the table; marks that a person wrote

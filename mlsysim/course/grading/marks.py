@@ -75,7 +75,7 @@ class Remark:
 
 
 @dataclass(frozen=True)
-class Row:
+class Graded:
     """One line of the table of grades."""
 
     student: str
@@ -108,14 +108,14 @@ def grade_one(
     timeout: float = 60.0,
     sandboxed: bool = True,
     word: str = "",
-) -> Row:
+) -> Graded:
     """Run one submission and compare its answers with the library's; a word makes the cases that functions are tried with.
 
     Whatever it holds, a row comes back.
     """
     known = owner(submission, roster) if roster else None
     student = known.id if known else submission.student
-    nothing = Row(
+    nothing = Graded(
         student, 0.0, sum(e.points for e in exercises), dict.fromkeys((e.id for e in exercises), 0.0), "ok", "",
         submission.path.name,
     )  # fmt: skip
@@ -136,8 +136,8 @@ def _graded(
     timeout: float,
     sandboxed: bool,
     word: str,
-    nothing: Row,
-) -> Row:
+    nothing: Graded,
+) -> Graded:
     answers, student, slug = clerk.answer_names(exercises), nothing.student, exercises[0].slug
     made = {
         answers[e.id]: tasks.cases(e, word) if e.form == "function" else None
@@ -197,8 +197,8 @@ def grade_folder(
     insecure: bool = False,
     roster: str | Path | None = None,
     late: Late | None = None,
-    before: Sequence[Row] = (),
-) -> list[Row]:
+    before: Sequence[Graded] = (),
+) -> list[Graded]:
     """Grade every file of a download; nothing is passed over in silence: each file is a row.
 
     Parameters
@@ -217,7 +217,7 @@ def grade_folder(
         CSV of the course: who is in it, and what the course system calls them. Students without a file get a row too.
     late : Late, optional
         Rule for what was handed in after a date, by the file's time or the system's word.
-    before : sequence of Row, optional
+    before : sequence of Graded, optional
         Grades given earlier: the better of both counts, question by question, and a student who handed nothing in this time
         keeps them.
 
@@ -243,13 +243,13 @@ def grade_folder(
     full, nothing = sum(e.points for e in exercises), dict.fromkeys((e.id for e in exercises), 0.0)
     for s in replaced:
         known = owner(s, students)
-        rows.append(Row(known.id if known else s.student, 0.0, full, nothing, "replaced", _STANDS_BACK, s.path.name))
+        rows.append(Graded(known.id if known else s.student, 0.0, full, nothing, "replaced", _STANDS_BACK, s.path.name))
     here = {row.student for row in rows}
-    rows += [Row(s.id, 0.0, full, nothing, "missing", "handed nothing in") for s in students if s.id not in here]
+    rows += [Graded(s.id, 0.0, full, nothing, "missing", "handed nothing in") for s in students if s.id not in here]
     return merged(before, rows) if before else rows
 
 
-def _after(row: Row, submission: Submission, late: Late) -> Row:
+def _after(row: Graded, submission: Submission, late: Late) -> Graded:
     if submission.late is False or row.status not in ("ok", "seed-mismatch", "unknown-student", "not-compared"):
         return row
     try:
@@ -274,17 +274,17 @@ def _after(row: Row, submission: Submission, late: Late) -> Row:
     )
 
 
-def _better(row: Row, other: Row | None) -> bool:
+def _better(row: Graded, other: Graded | None) -> bool:
     """Whether a row stands for its student rather than another: what ran before what did not, then the score."""
     return other is None or (-_RANK[row.status], row.score) > (-_RANK[other.status], other.score)
 
 
-def _one_each(rows: Sequence[Row]) -> list[Row]:
+def _one_each(rows: Sequence[Graded]) -> list[Graded]:
     """Several files of one student: the best counts, the others keep their row without points.
 
     A row about which a person decides stays.
     """
-    best: dict[str, Row] = {}
+    best: dict[str, Graded] = {}
     for row in rows:
         if _better(row, best.get(row.student)):
             best[row.student] = row
@@ -303,12 +303,12 @@ def _one_each(rows: Sequence[Row]) -> list[Row]:
     return done
 
 
-def merged(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
+def merged(before: Sequence[Graded], now: Sequence[Graded]) -> list[Graded]:
     """Grades of two times: the better points, question by question, and the reason that was written last.
 
     Who handed nothing in that ran keeps the old ones.
     """
-    old: dict[str, Row] = {}
+    old: dict[str, Graded] = {}
     for row in before:
         if row.status not in ("replaced", "missing") and (row.student not in old or row.score > old[row.student].score):
             old[row.student] = row
@@ -344,7 +344,7 @@ class Likeness:
     why: str
 
 
-def copies(rows: Sequence[Row], least: float = ALIKE) -> list[Likeness]:
+def copies(rows: Sequence[Graded], least: float = ALIKE) -> list[Likeness]:
     """Who may have copied: another's inputs, or another's text.
 
     Answers are compared by their runs of letters, without spaces, comments and what stood in the notebook before. Two students
@@ -374,7 +374,7 @@ def _runs(text: str) -> frozenset[str]:
     return frozenset(text[i : i + _RUN] for i in range(len(text) - _RUN + 1))
 
 
-def read_rows(path: str | Path) -> list[Row]:
+def read_rows(path: str | Path) -> list[Graded]:
     """Grades as :func:`~mlsysim.course.grading.table.write_json` wrote them, for grading again.
 
     Raises
@@ -385,7 +385,7 @@ def read_rows(path: str | Path) -> list[Row]:
     try:
         kept = json.loads(Path(path).read_text(encoding="utf-8"))
         rows = [
-            Row(
+            Graded(
                 str(r["student"]),
                 float(r["score"]),
                 int(r["max_score"]),

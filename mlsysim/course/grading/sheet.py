@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlsysim.course.exercises import EXERCISES
-from mlsysim.course.grading.marks import Row
+from mlsysim.course.grading.marks import Graded
 from mlsysim.course.grading.reasons import MOST_LETTERS
 from mlsysim.course.grading.table import cell, number, write_table
 from mlsysim.errors import InputError
@@ -42,7 +42,7 @@ def read_marks(path: str | Path) -> tuple[Marks, dict[tuple[str, str], str]]:
     return marks, texts
 
 
-def write_reasons(rows: Sequence[Row], path: str | Path) -> Marks:
+def write_reasons(rows: Sequence[Graded], path: str | Path) -> Marks:
     """Write the sheet: a row for each reason, a column for each line of its rubric. Marks that stand there already stay.
 
     Returns

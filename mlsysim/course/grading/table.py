@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim.course.exercises import EXERCISES, Exercise
-from mlsysim.course.grading.marks import Likeness, Row
+from mlsysim.course.grading.marks import Graded, Likeness
 from mlsysim.course.grading.sandbox import clean
 from mlsysim.course.grading.submissions import Student
 from mlsysim.errors import InputError
@@ -47,7 +47,7 @@ def write_table(path: str | Path, table: Sequence[Sequence[str]]) -> None:
         raise InputError(f"output: {str(path)!r} cannot be written ({error.strerror}); give another file") from None
 
 
-def write_csv(rows: Sequence[Row], path: str | Path) -> None:
+def write_csv(rows: Sequence[Graded], path: str | Path) -> None:
     """Write the table of grades, one row per submission and per student without one."""
     questions = list(rows[0].points) if rows else []
     head = ["student", "score", "max_score", *questions, "status", "message", "file", "late_days"]
@@ -67,7 +67,7 @@ def write_csv(rows: Sequence[Row], path: str | Path) -> None:
     write_table(path, [head, *table])
 
 
-def write_json(rows: Sequence[Row], path: str | Path) -> None:
+def write_json(rows: Sequence[Graded], path: str | Path) -> None:
     """Write all that is known of each row but its code, for grading again and for a person's own tools."""
     kept: list[dict[str, Any]] = []
     for r in rows:
@@ -80,12 +80,12 @@ def write_json(rows: Sequence[Row], path: str | Path) -> None:
         raise InputError(f"output: {str(path)!r} cannot be written ({error.strerror}); give another file") from None
 
 
-def write_import(rows: Sequence[Row], roster: Sequence[Student], path: str | Path, system: str, title: str) -> None:
+def write_import(rows: Sequence[Graded], roster: Sequence[Student], path: str | Path, system: str, title: str) -> None:
     """Write the scores in a course system's own import format.
 
     Parameters
     ----------
-    rows : sequence of Row
+    rows : sequence of Graded
         As graded with the roster.
     roster : sequence of Student
         Names and numbers as the system exported them.
@@ -103,7 +103,7 @@ def write_import(rows: Sequence[Row], roster: Sequence[Student], path: str | Pat
     """
     if system not in SYSTEMS:
         raise InputError(f"system = {system!r} is unknown; use one of {', '.join(SYSTEMS)}")
-    counted: dict[str, Row] = {}
+    counted: dict[str, Graded] = {}
     for r in rows:  # of a student's files the best, wherever it stands
         if r.status in IMPORTED and (r.student not in counted or r.score > counted[r.student].score):
             counted[r.student] = r
@@ -140,7 +140,7 @@ h2{{font-size:1.1rem;margin:1.5rem 0 .25rem}}h3{{font-size:1rem;margin:.75rem 0 
 """
 
 
-def feedback_page(row: Row, slug: str, given: Mapping[tuple[str, str], Sequence[str]] | None = None) -> str:
+def feedback_page(row: Graded, slug: str, given: Mapping[tuple[str, str], Sequence[str]] | None = None) -> str:
     """What a student gets back: each question, right or wrong, with the hint in full; a reason with its rubric and marks."""
     parts = []
     for id, p in row.points.items():
@@ -161,7 +161,7 @@ def feedback_page(row: Row, slug: str, given: Mapping[tuple[str, str], Sequence[
     )
 
 
-def _reason(row: Row, exercise: Exercise, given: Sequence[str]) -> str:
+def _reason(row: Graded, exercise: Exercise, given: Sequence[str]) -> str:
     """A student's reason, what a person looks for in it, and what that person gave."""
     said = escape(row.reasons.get(exercise.id, "")) or "You wrote no reason."
     marks = [*given, *[""] * len(exercise.rubric)]
@@ -176,7 +176,7 @@ def _reason(row: Row, exercise: Exercise, given: Sequence[str]) -> str:
 
 
 def write_feedback(
-    rows: Sequence[Row], folder: str | Path, slug: str, given: Mapping[tuple[str, str], Sequence[str]] | None = None
+    rows: Sequence[Graded], folder: str | Path, slug: str, given: Mapping[tuple[str, str], Sequence[str]] | None = None
 ) -> list[Path]:
     """One page per student, named by the id; what an id may not say in a file's name becomes a line."""
     where = Path(folder)
@@ -201,7 +201,7 @@ def write_feedback(
     return written
 
 
-def statistics(rows: Sequence[Row]) -> list[Mapping[str, Any]]:
+def statistics(rows: Sequence[Graded]) -> list[Mapping[str, Any]]:
     """Per question: how many were right, and which mistakes were made how often, the most frequent first."""
     ran = [r for r in rows if r.remarks]
     found: list[Mapping[str, Any]] = []
@@ -220,7 +220,7 @@ def statistics(rows: Sequence[Row]) -> list[Mapping[str, Any]]:
     return found
 
 
-def write_statistics(rows: Sequence[Row], alike: Sequence[Likeness], path: str | Path) -> None:
+def write_statistics(rows: Sequence[Graded], alike: Sequence[Likeness], path: str | Path) -> None:
     """Write the statistics of mistakes, and below them who should be looked at."""
     table = [["question", "answers", "right", "mistakes"]]
     for s in statistics(rows):

@@ -21,7 +21,6 @@ STEP_S, PROMPT_S = 5e-3, 30e-3  # added "for the scheduler"
 CAUSAL = 1.8  # what a causal mask divides attention by
 PREFILL_SHARE = 0.9  # of attention over prompts without a table
 FARTHEST = 1e9  # squared distance of k and n beyond which a measured product no longer answers
-RUNTIME_GB, ENCODER_GB = 15.0, 5.0  # memory set aside
 PROCESSORS_LEFT = 108 / 132  # by normal kernels, while two batches overlap
 
 
@@ -161,34 +160,9 @@ class Setup:
 # Counting
 
 
-def attention_work(s: Setup, context: float, absorbed: bool = True) -> tuple[float, float]:
-    """FLOP of one token in one layer: scores and values, and the projections."""
-    a, heads = s.shape, s.heads
-    if not a.is_latent:
-        core = 4.0 * heads * a.head_dim * context
-        return core, 2.0 * a.hidden * (2 * heads + 2 * s.kv_heads) * a.head_dim
-    query = a.head_dim + a.rotary
-    common = a.hidden * a.query_rank + a.query_rank * heads * query + a.hidden * (a.rank + a.rotary)
-    common += heads * a.value_dim * a.hidden
-    other = 2.0 * (common + heads * a.rank * (a.head_dim + a.value_dim))
-    per_pair = 2 * a.rank + a.rotary if absorbed else query + a.value_dim
-    return 2.0 * heads * per_pair * context, other
-
-
 def expert_flops(s: Setup) -> float:
     """FLOP of one token in the MLP of one layer: routed and shared experts."""
     return 6.0 * (s.shape.shared + s.shape.top_k) * s.shape.hidden * s.width
-
-
-def attention_bytes(s: Setup) -> float:
-    """Weights of one layer's attention. The rotary part of the keys' projection is not counted."""
-    a, heads = s.shape, s.heads
-    if a.is_latent:
-        count = a.hidden * (a.query_rank + a.rank) + a.query_rank * heads * (a.head_dim + a.rotary)
-        count += heads * (a.rank * (a.head_dim + a.value_dim) + a.hidden * a.value_dim)
-    else:
-        count = a.hidden * a.head_dim * 2 * (heads + s.kv_heads)
-    return float(count * (1 if s.fp8 else 2))
 
 
 def expert_bytes(s: Setup) -> float:
@@ -201,18 +175,6 @@ def cache_bytes(s: Setup) -> float:
     a = s.shape
     per_layer = a.rank + a.rotary if a.is_latent else 2 * s.kv_heads * a.head_dim
     return float(a.layers * per_layer * (1 if s.fp8_cache else 2))
-
-
-def weights_gib(s: Setup) -> float:
-    """Weights on one device, in its GB. With tensor parallelism every device holds all experts, cut."""
-    a = s.shape
-    local = a.experts / s.devices if s.tp == 1 else a.experts
-    return a.layers * (attention_bytes(s) + expert_bytes(s) * (a.shared + local)) / GIGA
-
-
-def cache_gb(s: Setup) -> float:
-    """Memory that is left for the cache, in its GB; negative when the weights do not fit."""
-    return s.hardware.memory - weights_gib(s) - RUNTIME_GB - ENCODER_GB
 
 
 # Messages
@@ -250,11 +212,6 @@ def tensor_time(s: Setup) -> float:
 def expert_load_time(s: Setup) -> float:
     """Reading all experts of a device, whatever the batch."""
     return expert_bytes(s) * s.shape.experts / s.expert_ranks / GIGA / s.hardware.memory_bandwidth
-
-
-def attention_load_time(s: Setup) -> float:
-    """Reading the weights of one layer's attention."""
-    return attention_bytes(s) / GIGA / s.hardware.memory_bandwidth
 
 
 # Shares of the peak, from tables

@@ -18,7 +18,7 @@ JUMP = 0.05  # H6
 
 
 @dataclass(frozen=True)
-class Curve(Result):
+class TimeCurve(Result):
     """Step times of two forms over one axis, s."""
 
     x: tuple[float, ...]
@@ -49,7 +49,7 @@ def prompt_batch(tokens: float, sequences: float = 0.0, context: float = 0.0) ->
 
 def granularity_curve(
     deployment: Deployment, sequences: float, contexts: Sequence[float] = CONTEXTS, rungs: Rungs = TIER_0
-) -> Curve:
+) -> TimeCurve:
     """H4, part A: decode steps over the context, with one maximum a step and with one a kernel.
 
     >>> from mlsysim.inference import deploy
@@ -59,7 +59,7 @@ def granularity_curve(
     """
     models = _models(deployment, rungs, "granularity", "step", "kernel")
     times = [tuple(float(m.time(decode_batch(sequences, c))) for c in contexts) for m in models]
-    return Curve(tuple(map(float, contexts)), *times)
+    return TimeCurve(tuple(map(float, contexts)), *times)
 
 
 def mixing_curve(
@@ -69,7 +69,7 @@ def mixing_curve(
     shares: Sequence[float] = SHARES,
     rungs: Rungs = TIER_0,
     mixing: tuple[str, str] = ("blend", "additive"),
-) -> Curve:
+) -> TimeCurve:
     """H5, part A: steps of so many tokens over the share of them that belongs to a prompt.
 
     >>> from mlsysim.inference import deploy
@@ -80,7 +80,7 @@ def mixing_curve(
     models = _models(deployment, rungs, "mixing", *mixing)
     batches = [prompt_batch(s * tokens, (1 - s) * tokens, context) for s in shares]
     times = [tuple(float(m.time(b)) for b in batches) for m in models]
-    return Curve(tuple(map(float, shares)), *times)
+    return TimeCurve(tuple(map(float, shares)), *times)
 
 
 def reversals(values: Sequence[float]) -> int:

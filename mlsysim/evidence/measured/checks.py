@@ -1,97 +1,90 @@
-"""A published measurement beside the time our equations give for the same work."""
+"""Published figures beside ours, by the rule of each kind of row. Nothing is fitted to the row that is judged."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from importlib import import_module
 
-from mlsysim import catalog, kernels
 from mlsysim.errors import InputError
-from mlsysim.evidence.measured.measurements import Measurement, measurement
-from mlsysim.evidence.metrics import signed_error
-from mlsysim.results import Result
-from mlsysim.roofline import KernelTime, kernel_time
+from mlsysim.evidence.measured.measurements import TABLES, Check, Measurement, measurement, measurements
 
-# Bytes of an element in each number format of a measurement.
-ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
+# The rooms that hold the rules for the rows of a table; a table that is not named is quoted and not predicted.
+_ROOMS: Mapping[str, tuple[str, ...]] = {
+    "measurements": ("kernels", "memory"),
+    "collectives": ("collectives",),
+    "serving": ("serving",),
+    "contexts": ("contexts",),
+    "posttraining": ("posttraining",),
+    "narrow": ("narrow",),
+    "beyond": ("beyond",),
+}
 
 
-@dataclass(frozen=True)
-class Check(Result):
-    """One row of a reality check; times in s, error = predicted/measured - 1."""
+Rule = Callable[..., Check | float]
 
-    measurement: Measurement
-    prediction: KernelTime
-    measured: float
 
-    @property
-    def predicted(self) -> float:
-        return float(self.prediction.time)
+def rules(table: str) -> Mapping[str, Rule]:
+    """The kinds of a table's rows that an equation answers, each with its rule: from a row and its inputs to a Check, or to a value
+    beside the figure as printed.
 
-    @property
-    def error(self) -> float:
-        return float(signed_error(self.predicted, self.measured))
+    >>> sorted(rules("serving")), rules("racks")
+    (['decode', 'generate', 'prefill'], {})
+    """
+    rooms = (import_module(f"{__package__}.{room}") for room in _ROOMS.get(table, ()))
+    return {kind: rule for room in rooms for kind, rule in room.RULES.items()}
 
 
 def check(row: Measurement | str, efficiency: float = 1.0, memory_efficiency: float = 1.0) -> Check:
-    """Predict a measured kernel or decode step with the iron law.
+    """Predict a published figure.
 
     Parameters
     ----------
     row : Measurement or str
-        A measurement of kind ``gemm`` or ``decode``, or its name.
+        A measurement of any table, or its name.
     efficiency, memory_efficiency : float, 1
-        Fractions of peak and bandwidth; 1 gives the bound. Take them from a source other than the row's.
+        Of a product or a decode step: fractions of peak and bandwidth; 1 gives the bound of the iron law. Take them from a
+        source other than the row's.
 
-    >>> round(check("vidur-h100-mlp-up-8").error, 3)
-    -0.079
+    Raises
+    ------
+    InputError
+        No equation answers rows of this kind, or rows of this kind take no efficiency.
+
+    >>> round(check("vidur-h100-mlp-up-8").error, 3), check("vllm-qwen35-27b-block").predicted
+    (-0.079, 784.0)
     """
     row = measurement(row) if isinstance(row, str) else row
-    if row.kind == "gemm":
-        work, traffic = _gemm(row)
-    elif row.kind == "decode":
-        work, traffic = _decode(row.inputs)
-    else:
-        raise InputError(
-            f"row: {row.name!r} is of kind {row.kind!r}; the iron law can be checked on 'gemm' and 'decode'"
-        )
-    result = kernel_time(
-        row.device, work, traffic, row.precision, efficiency=efficiency, memory_efficiency=memory_efficiency
+    known = rules(row.table)
+    if row.kind not in known:
+        raise InputError(f"row: {row.name!r} is of kind {row.kind!r}; what can be checked is {_kinds()}")
+    given = (
+        {}
+        if efficiency == memory_efficiency == 1
+        else {"efficiency": efficiency, "memory_efficiency": memory_efficiency}
     )
-    return Check(row, result, _seconds(row, work))
+    if given and (row.table, row.kind) not in (("measurements", "gemm"), ("measurements", "decode")):
+        raise InputError(f"efficiency: rows of kind {row.kind!r} take none; leave it out for {row.name!r}")
+    found = known[row.kind](row, row.inputs, **given)
+    return found if isinstance(found, Check) else Check(row, float(found), row.value)
 
 
-def _gemm(row: Measurement) -> tuple[float, float]:
-    m, n, k = row.inputs["m"], row.inputs["n"], row.inputs["k"]
-    return kernels.gemm_flops(m, n, k), kernels.gemm_bytes(m, n, k, ELEMENT_BYTES[row.precision])
+def _kinds() -> str:
+    return "; ".join(f"{', '.join(known)} of {table!r}" for table in TABLES if (known := rules(table)))
 
 
-def _decode(inputs: Mapping[str, Any]) -> tuple[float, float]:
-    """One token of a dense Llama-shaped model at a short context: every weight but the input embedding, once."""
-    h, ffn = inputs["hidden"], inputs["ffn"]
-    weights = inputs["layers"] * (4 * h * h + 3 * h * ffn + 2 * h) + h + inputs["vocab"] * h
-    return 2.0 * weights, float(weights * inputs["weight_bytes"])
+def checks(table: str = "measurements", group: str = "", kinds: tuple[str, ...] = ()) -> list[Check]:
+    """Every row of a table that an equation answers, in the order of the data.
 
+    Parameters
+    ----------
+    table : str, optional
+        As for :func:`mlsysim.evidence.measurements`.
+    group : str, optional
+        Only rows of this group.
+    kinds : tuple of str, optional
+        Only rows of these kinds.
 
-def _seconds(row: Measurement, work: float) -> float:
-    value = row.value
-    return {"time": value, "flop_rate": work / value, "token_rate": 1 / value}[row.quantity]
-
-
-def stream_efficiency(device: str, kernel: str) -> float:
-    """Fraction of a device's datasheet bandwidth that a STREAM kernel (copy, triad, dot) was measured to reach.
-
-    >>> round(stream_efficiency("h100", "copy"), 3)
-    0.866
+    >>> len(checks("contexts"))
+    12
     """
-    row = measurement(f"azure-{device}-stream-{kernel}")
-    return row.value / catalog.device(row.device).memory_bandwidth
-
-
-def gemm_efficiency(device: str, size: int = 8192) -> float:
-    """Fraction of a device's dense peak that a square GEMM was measured to reach.
-
-    >>> round(gemm_efficiency("a100"), 3)
-    0.813
-    """
-    row = measurement(f"azure-{device}-gemm-{size}")
-    return row.value / catalog.device(row.device).peak_flops[row.precision]
+    known = rules(table)
+    rows = [m for m in measurements(table).values() if m.kind in (kinds or known) and group in ("", m.group)]
+    return [check(row) for row in rows]

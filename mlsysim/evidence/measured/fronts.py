@@ -14,8 +14,7 @@ from mlsysim.capacity import USABLE
 from mlsysim.catalog.sourced import shipped
 from mlsysim.efficiencies import shipped as constants_of
 from mlsysim.errors import InputError, named
-from mlsysim.evidence.measured.measurements import Measurement, _load
-from mlsysim.evidence.metrics import signed_error
+from mlsysim.evidence.measured.measurements import Check
 from mlsysim.evidence.predictors.serving import predict_tpot, predict_ttft
 from mlsysim.results import Result
 
@@ -54,28 +53,6 @@ class FrontPoint(Result):
         return self.device_rate * self.devices / self.concurrency if self.itl is None else 1.0 / self.itl
 
 
-@dataclass(frozen=True)
-class FrontCheck(Result):
-    """A point beside the closed loop; errors are predicted over measured less 1."""
-
-    point: FrontPoint
-    itl: float
-    ttft: float
-    device_rate: float
-
-    @property
-    def itl_error(self) -> float | None:
-        return None if self.point.itl is None else float(signed_error(self.itl, self.point.itl))
-
-    @property
-    def ttft_error(self) -> float | None:
-        return None if self.point.ttft is None else float(signed_error(self.ttft, self.point.ttft))
-
-    @property
-    def rate_error(self) -> float:
-        return float(signed_error(self.device_rate, self.point.device_rate))
-
-
 @cache
 def front_runs() -> Mapping[str, tuple[FrontPoint, ...]]:
     """The measured points of chapter 24, by run of a server.
@@ -84,16 +61,6 @@ def front_runs() -> Mapping[str, tuple[FrontPoint, ...]]:
     (11, 280)
     """
     return shipped(__package__, "fronts.toml", _run)
-
-
-@cache
-def services() -> Mapping[str, Measurement]:
-    """Published figures of whole services of large mixtures, by name.
-
-    >>> services()["deepseek-nodes"].value
-    226.75
-    """
-    return _load("service.toml")
 
 
 def _run(name: str, raw: Mapping[str, Any], file: str) -> tuple[FrontPoint, ...]:
@@ -238,8 +205,8 @@ def tensor_front(
     return tuple(front)
 
 
-def check_front(point: FrontPoint, accepted: float = 1.0) -> FrontCheck:
-    """Predict a measured point.
+def check_front(point: FrontPoint, accepted: float = 1.0) -> dict[str, Check]:
+    """Predict a measured point: ``device_rate``, and ``itl`` and ``ttft`` where the source prints times.
 
     Parameters
     ----------
@@ -260,7 +227,8 @@ def check_front(point: FrontPoint, accepted: float = 1.0) -> FrontCheck:
         ttft = _predicted(predict_ttft(point.inputs, constants_of("serving_ttft")))
     n = drawn * point.output_len
     rate = float(serving.loop_rate(point.concurrency, ttft, itl, n)) * n / point.devices
-    return FrontCheck(point, itl, ttft, rate)
+    found = {"itl": (itl, point.itl), "ttft": (ttft, point.ttft), "device_rate": (rate, point.device_rate)}
+    return {n: Check(point, ours, measured) for n, (ours, measured) in found.items() if measured is not None}
 
 
 def _predicted(found: Any) -> float:
@@ -269,10 +237,10 @@ def _predicted(found: Any) -> float:
     return float(found.predicted)
 
 
-def check_run(name: str, accepted: float = 1.0) -> tuple[FrontCheck, ...]:
+def check_run(name: str, accepted: float = 1.0) -> tuple[dict[str, Check], ...]:
     """Every point of a run beside the closed loop.
 
-    >>> [round(c.itl_error, 1) for c in check_run("minimax-b200-0.17.0")][-1] < -0.2
+    >>> [round(c["itl"].error, 1) for c in check_run("minimax-b200-0.17.0")][-1] < -0.2
     True
     """
     return tuple(check_front(p, accepted) for p in named("run", name, front_runs()))

@@ -1,7 +1,7 @@
-"""Published measurements as typed data: what was measured, on what, under which conditions, and where it is printed."""
+"""Published measurements as typed data, and the record of one beside ours: what was measured, on what, under which conditions, and where it is printed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +11,23 @@ from mlsysim.errors import named
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.results import Result
 
+# The files of rows, and what stands in each.
+TABLES: Mapping[str, str] = MappingProxyType(
+    {
+        "measurements": "products, streams, attention, decode steps, and memory of training",
+        "counts": "FLOPs, bytes and utilisations that others printed",
+        "collectives": "communication: bus bandwidths as printed by nccl-tests, times",
+        "serving": "latencies and rates of serving",
+        "service": "whole services of large mixtures",
+        "budgets": "how much cache a server holds",
+        "contexts": "models that forget: caches, states, and what they save",
+        "failures": "failures, restarts and checkpoints",
+        "racks": "caps, load swings and quick checkpoints",
+        "posttraining": "fine-tuning, reinforcement learning and storage",
+        "narrow": "numbers below 16 bits: bytes, casts, and what they make faster",
+        "beyond": "counts, times and rates of vision, diffusion and recommendation",
+    }
+)
 _UNITS = {
     "time": "s",
     "flop_rate": "FLOP/s",
@@ -38,6 +55,7 @@ class Measurement(Result):
     inputs: Mapping[str, Any]
     conditions: str
     sourced: Sourced  # the figure with where it was read
+    table: str = "measurements"  # of TABLES
 
     @property
     def value(self) -> float:
@@ -46,133 +64,45 @@ class Measurement(Result):
 
 
 @dataclass(frozen=True)
-class PrintedCheck(Result):
-    """One printed figure beside ours; error = predicted/printed - 1."""
+class Check(Result):
+    """A published figure beside ours, both in the unit of the prediction; errors are predicted over measured less 1."""
 
-    measurement: Measurement
+    measurement: Any  # a Measurement, or a point of a front
     predicted: float
-
-    @property
-    def printed(self) -> float:
-        return self.measurement.value
+    measured: float
+    others: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))  # more that is said of the row
+    prediction: Any = None  # the result that the prediction is read from, where a solver gave one
 
     @property
     def error(self) -> float:
-        return float(signed_error(self.predicted, self.printed))
+        return float(signed_error(self.predicted, self.measured))
+
+    def error_of(self, other: str) -> float:
+        """The error of one of the other predictions."""
+        return float(signed_error(self.others[other], self.measured))
+
+    @property
+    def reached(self) -> float:
+        """Share of the bound that was reached, where the prediction is one; of a count, printed over counted."""
+        ratio = self.measured / self.predicted
+        return 1.0 / ratio if self.measurement.quantity == "time" else ratio
 
 
 @cache
-def measurements() -> Mapping[str, Measurement]:
-    """All shipped measurements, by name.
+def measurements(table: str = "measurements") -> Mapping[str, Measurement]:
+    """The shipped measurements of a table, by name.
 
-    >>> round(measurements()["gpt-fast-llama2-7b-bf16"].value, 1)
-    104.9
+    Parameters
+    ----------
+    table : str, optional
+        A file of rows: measurements, counts, collectives, serving, service, budgets, contexts, failures, racks,
+        posttraining, narrow or beyond.
+
+    >>> round(measurements()["gpt-fast-llama2-7b-bf16"].value, 1), measurements("counts")["gpt3-175b-training"].value
+    (104.9, 3.14e+23)
     """
-    return _load("measurements.toml")
-
-
-@cache
-def counts() -> Mapping[str, Measurement]:
-    """All shipped counts (FLOPs, bytes, utilisations that others printed), by name.
-
-    >>> counts()["gpt3-175b-training"].value
-    3.14e+23
-    """
-    return _load("counts.toml")
-
-
-@cache
-def collectives() -> Mapping[str, Measurement]:
-    """All shipped measurements of communication (bus bandwidths as printed by nccl-tests, times), by name.
-
-    >>> collectives()["azure-a100-8g"].inputs["ranks"]
-    8
-    """
-    return _load("collectives.toml")
-
-
-@cache
-def serving() -> Mapping[str, Measurement]:
-    """All shipped latencies and rates of serving, by name.
-
-    >>> serving()["gpt-fast-7b-tp8"].inputs["tp"]
-    8
-    """
-    return _load("serving.toml")
-
-
-@cache
-def cache_budgets() -> Mapping[str, Measurement]:
-    """All shipped figures of how much cache a server holds, by name.
-
-    >>> round(cache_budgets()["vllm-opt13b-slots"].value)
-    15700
-    """
-    return _load("budgets.toml")
-
-
-@cache
-def contexts() -> Mapping[str, Measurement]:
-    """All shipped figures of models that forget: caches, states, and what they save, by name.
-
-    >>> contexts()["vllm-qwen35-27b-block"].value
-    784.0
-    """
-    return _load("contexts.toml")
-
-
-@cache
-def racks() -> Mapping[str, Measurement]:
-    """All shipped single figures of caps, load swings and quick checkpoints, by name.
-
-    >>> racks()["async-checkpoint-copies"].value
-    6.3
-    """
-    return _load("racks.toml")
-
-
-@cache
-def beyond_language() -> Mapping[str, Measurement]:
-    """All shipped counts, times and rates of vision, diffusion and recommendation, by name.
-
-    >>> beyond_language()["flux-dev-h100-compiled"].value
-    4.3
-    """
-    return _load("beyond.toml")
-
-
-@cache
-def posttrainings() -> Mapping[str, Measurement]:
-    """All shipped figures of fine-tuning, reinforcement learning and storage, by name.
-
-    >>> posttrainings()["peft-mt0-large"].value
-    2359296.0
-    """
-    return _load("posttraining.toml")
-
-
-@cache
-def failures() -> Mapping[str, Measurement]:
-    """All shipped figures of failures, restarts and checkpoints, by name.
-
-    >>> failures()["llama3-unexpected"].value
-    419.0
-    """
-    return _load("failures.toml")
-
-
-@cache
-def narrow() -> Mapping[str, Measurement]:
-    """All shipped figures of numbers below 16 bits: bytes, casts, and what they make faster, by name.
-
-    >>> narrow()["torchao-step-b200-mxfp8"].value
-    1.2
-    """
-    return _load("narrow.toml")
-
-
-def _load(file: str) -> Mapping[str, Measurement]:
-    return shipped(__package__, file, _measurement)
+    named("table", table, TABLES)
+    return shipped(__package__, f"{table}.toml", _measurement)
 
 
 def _measurement(name: str, raw: Mapping[str, Any], file: str) -> Measurement:
@@ -187,13 +117,19 @@ def _measurement(name: str, raw: Mapping[str, Any], file: str) -> Measurement:
         inputs=MappingProxyType(raw.get("inputs", {})),
         conditions=raw["conditions"],
         sourced=sourced(raw["value"], _UNITS[quantity], f"{file}: {name}", file),
+        table=file.removesuffix(".toml"),
     )
 
 
+@cache
+def _everything() -> Mapping[str, Measurement]:
+    return MappingProxyType({name: row for table in TABLES for name, row in measurements(table).items()})
+
+
 def measurement(name: str) -> Measurement:
-    """The measurement of that name.
+    """The measurement of that name, of whichever table.
 
     >>> measurement("azure-a100-stream-copy").sourced.unit
     'byte/s'
     """
-    return named("measurement", name, measurements())
+    return named("measurement", name, _everything())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mlsysim import serving
 from mlsysim.evidence.hypotheses import expert_claims
-from mlsysim.evidence.measured.fronts import services
+from mlsysim.evidence.measured.measurements import measurements
 from mlsysim.experts import two_batch_time
 from mlsysim.results import Result
 from mlsysim.serving_steps import TIER_0, Batch, step_model
@@ -43,7 +43,7 @@ def decode_step() -> DecodeStep:
     >>> found.batch, round(found.measured * 1e3)
     (88, 48)
     """
-    row = services()["deepseek-decode"]
+    row = measurements("service")["deepseek-decode"]
     slow, fast = row.inputs["slowest"], row.inputs["fastest"]
     speed = (slow + fast) / 2.0
     batch = round(row.value / row.inputs["devices"] / speed)
@@ -81,7 +81,7 @@ def day() -> Day:
     >>> abs(found.by_pools / found.counted - 1) < 0.002
     True
     """
-    s = services()
+    s = measurements("service")
     prompts, answers, nodes = (s[f"deepseek-{name}"].value for name in ("input", "output", "nodes"))
     prefill, decode = s["deepseek-prefill"].value, s["deepseek-decode"].value
     hour = s["deepseek-nodes"].inputs["devices"] * s["deepseek-nodes"].inputs["dollars_an_hour"]
@@ -100,7 +100,7 @@ def both_pools(name: str, output_len: float) -> tuple[float, float]:
     >>> [round(x) for x in both_pools("sglang-gb200", 1024)]
     [13386, 6694]
     """
-    rates = [services()[f"{name}-{pool}"] for pool in ("decode", "prefill")]
+    rates = [measurements("service")[f"{name}-{pool}"] for pool in ("decode", "prefill")]
     decode, prefill = (r.value / r.inputs["devices"] for r in rates)
     return decode, float(serving.pools_rate(decode, prefill, rates[0].inputs["input_len"], output_len))
 
@@ -111,6 +111,6 @@ def published_front(name: str) -> tuple[float, float]:
     >>> [round(x) for x in published_front("b200-125")]
     [125, 470]
     """
-    found = services()[f"front-{name}"]
+    found = measurements("service")[f"front-{name}"]
     answers = found.inputs["output_len"] / (found.inputs["input_len"] + found.inputs["output_len"])
     return float(found.inputs.get("user_rate", 0.0)), float(found.value / found.inputs["devices"] * answers)

@@ -10,41 +10,28 @@ import re
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from time import perf_counter, thread_time
 from types import MappingProxyType
 from typing import Any
 
 from mlsysim.errors import InputError
+from mlsysim.evidence.measuring import tiny
 from mlsysim.evidence.measuring.profiles import SEQUENTIAL, Measured, Point, Profile
+from mlsysim.evidence.measuring.rounds import Effort, Rounds, attend, causal_mask
 
 UNKNOWN_CACHE = 32 * 2**20  # where the system does not tell
 CACHES, MOST_BYTES = 4, 512 * 2**20  # an array is so many caches large, and never larger than this
 CHUNK = 32_768  # floats that a pass works on at a time: three such chunks fit a second-level cache
-BLOCKS = (256, 1024, 4096, 16_384, 65_536, 262_144)  # bytes
 SHARES = (0.25, 0.5, 0.75)
 MIXED_BLOCK = 4096
-ROWS = (1, 8, 64, 256, 1024)
 SIZE = 2048  # columns, and inner size, of the products
 HEADS, GROUP, WIDTH = 4, 4, 64  # key-value heads, queries of each, size of a head
 PROMPTS, BATCHES, CONTEXT = (256, 512), (1, 8), 1024
 CALLS = 1000  # of a small kernel, timed together
-LEAST_REPEATS = 5
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How long to measure."""
-
-    repeats: int
-    seconds: float  # after which a point stops repeating, once it has LEAST_REPEATS
-    blocks: tuple[int, ...] = BLOCKS
-    rows: tuple[int, ...] = ROWS
 
 
 FULL = Effort(25, 8.0)
@@ -89,41 +76,6 @@ def stolen() -> tuple[float, float]:
     except (OSError, ValueError):
         return 0.0, 0.0
     return (ticks[7], sum(ticks)) if len(ticks) == 8 else (0.0, 0.0)
-
-
-class Rounds:
-    """Points that are timed in turn, round after round, so that what else the machine does meets them all alike.
-
-    With one thread the clock is that thread's processor time: waiting for a turn behind other programs does not count,
-    what they do to the memory does. With several threads it is the clock on the wall.
-    """
-
-    def __init__(self, effort: Effort, threads: int = 1) -> None:
-        self.effort, self.clock = effort, thread_time if threads == 1 else perf_counter
-        self.works: dict[Hashable, Callable[[], object]] = {}
-        self.times: dict[Hashable, list[float]] = {}
-
-    def add(self, key: Hashable, work: Callable[[], object]) -> None:
-        self.works[key], self.times[key] = work, []
-
-    def run(self) -> None:
-        """One round to warm up, then as many as were asked for; a slow point drops out once it has had its seconds."""
-        for work in self.works.values():
-            work()
-        for _ in range(self.effort.repeats):
-            for key, work in self.works.items():
-                times = self.times[key]
-                if len(times) < LEAST_REPEATS or sum(times) < self.effort.seconds:
-                    start = self.clock()
-                    work()
-                    times.append(self.clock() - start)
-
-    def seconds(self, key: Hashable) -> Measured:
-        return Measured.of(self.times[key])
-
-    def rate(self, key: Hashable, amount: float) -> Measured:
-        """So many bytes or operations per second."""
-        return Measured.of([amount / t for t in self.times[key]])
 
 
 class Memory:
@@ -208,27 +160,6 @@ def _multiply(x: Any, ring: Iterator[Any], out: Any) -> None:
     np.matmul(x, next(ring), out=out)
 
 
-def attend(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-    """softmax(q k / sqrt(d)) v over the last two axes."""
-    import numpy as np
-
-    scores = q @ k.swapaxes(-1, -2)
-    scores *= q.shape[-1] ** -0.5
-    if mask is not None:
-        scores += mask
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
-    return scores @ v
-
-
-def causal_mask(tokens: int) -> Any:
-    """Zero where a query may look, minus infinity elsewhere."""
-    import numpy as np
-
-    return np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)
-
-
 def _add_attention(rounds: Rounds, bytes: float) -> None:
     """Attention of prompts, and of answers over caches that no cache of the processor holds."""
     import numpy as np
@@ -302,6 +233,15 @@ def _software() -> Mapping[str, str]:
     )
 
 
+def _passes(memory: Memory, effort: Effort) -> dict[Hashable, tuple[Callable[[], object], float]]:
+    """Passes over memory, each with the bytes that it moves."""
+    found: dict[Hashable, tuple[Callable[[], object], float]] = {}
+    found.update(memory.sequential())
+    found["in order"] = memory.gather(effort.blocks[-1], 0.0)
+    found |= {("blocks", block): memory.gather(block) for block in effort.blocks}
+    return found | {("mixed", share): memory.gather(MIXED_BLOCK, share) for share in SHARES}
+
+
 def measure(threads: int = 1, quick: bool = False, say: Callable[[str], None] = lambda text: None) -> Profile:
     """Measure this processor through NumPy, in single precision.
 
@@ -319,8 +259,6 @@ def measure(threads: int = 1, quick: bool = False, say: Callable[[str], None] = 
     InputError
         Threads that NumPy cannot be given any more.
     """
-    from mlsysim.evidence.measuring import tiny
-
     use_threads(threads)
     effort = QUICK if quick else FULL
     before = stolen()
@@ -329,14 +267,7 @@ def measure(threads: int = 1, quick: bool = False, say: Callable[[str], None] = 
     bytes = min(max(CACHES * cache, 64 * 2**20), MOST_BYTES, capacity / 16)
     rounds = Rounds(effort, threads)
     memory = Memory(bytes, threads)
-    passes: dict[Hashable, tuple[Callable[[], object], float]] = {}
-    for name, one in memory.sequential().items():
-        passes[name] = one
-    passes["in order"] = memory.gather(effort.blocks[-1], 0.0)
-    for block in effort.blocks:
-        passes["blocks", block] = memory.gather(block)
-    for share in SHARES:
-        passes["mixed", share] = memory.gather(MIXED_BLOCK, share)
+    passes = _passes(memory, effort)
     for key, (work, _) in passes.items():
         rounds.add(key, work)
     _add_products(rounds, bytes)

@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.errors import InputError
-from mlsysim.evidence.measuring.microbench import BLOCKS, CACHES, FULL, MIXED_BLOCK, QUICK, ROWS, SHARES, Effort
+from mlsysim.evidence.measuring.microbench import CACHES, FULL, MIXED_BLOCK, QUICK, SHARES
 from mlsysim.evidence.measuring.profiles import Measured, Point, Profile
+from mlsysim.evidence.measuring.rounds import BLOCKS, ROWS, Effort
 
 SIZE = 8192
 HEADS, GROUP, WIDTH = 8, 4, 128
@@ -39,6 +40,25 @@ def _times(torch: Any, work: Callable[[], object], effort: Effort) -> list[float
         torch.cuda.synchronize()
         found.append(start.elapsed_time(end) * 1e-3)
     return found
+
+
+def _attention(
+    torch: Any, gpu: Any, rate: Callable[[Callable[[], object], float], Measured]
+) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+    """Causal attention of prompts in FLOP/s, and of decoding in bytes of cache per second."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    heads, prefill, decode = HEADS * GROUP, [], []
+    for tokens in (1024, 4096):
+        q, k, v = (torch.randn(1, heads, tokens, WIDTH, dtype=torch.bfloat16, device=gpu) for _ in range(3))
+        flops = 2.0 * heads * tokens * (tokens + 1) / 2 * 2 * WIDTH
+        run = rate(partial(attention, q, k, v, is_causal=True), flops)
+        prefill.append(Point({"tokens": tokens, "heads": heads, "width": WIDTH}, run))
+    for batch, context in ((8, 4096), (64, 4096)):
+        q = torch.randn(batch, HEADS, GROUP, WIDTH, dtype=torch.bfloat16, device=gpu)
+        k, v = (torch.randn(batch, HEADS, context, WIDTH, dtype=torch.bfloat16, device=gpu) for _ in range(2))
+        run = rate(partial(attention, q, k, v), 4.0 * batch * HEADS * context * WIDTH)
+        decode.append(Point({"batch": batch, "context": context, "heads": HEADS, "width": WIDTH}, run))
+    return tuple(prefill), tuple(decode)
 
 
 def measure(quick: bool = False, say: Callable[[str], None] = lambda text: None) -> Profile:
@@ -81,19 +101,7 @@ def measure(quick: bool = False, say: Callable[[str], None] = lambda text: None)
     for m in (*ROWS, 8192):
         x = torch.randn(m, SIZE, dtype=torch.bfloat16, device=gpu)
         products.append(Point({"m": m, "n": SIZE, "k": SIZE}, rate(partial(torch.matmul, x, w), 2.0 * m * SIZE * SIZE)))
-    attention = torch.nn.functional.scaled_dot_product_attention
-    heads, prefill, decode = HEADS * GROUP, [], []
-    for tokens in (1024, 4096):
-        q, k, v = (torch.randn(1, heads, tokens, WIDTH, dtype=torch.bfloat16, device=gpu) for _ in range(3))
-        flops = 2.0 * heads * tokens * (tokens + 1) / 2 * 2 * WIDTH
-        run = rate(partial(attention, q, k, v, is_causal=True), flops)
-        prefill.append(Point({"tokens": tokens, "heads": heads, "width": WIDTH}, run))
-    for batch, context in ((8, 4096), (64, 4096)):
-        q = torch.randn(batch, HEADS, GROUP, WIDTH, dtype=torch.bfloat16, device=gpu)
-        k, v = (torch.randn(batch, HEADS, context, WIDTH, dtype=torch.bfloat16, device=gpu) for _ in range(2))
-        read = 4.0 * batch * HEADS * context * WIDTH
-        run = rate(partial(attention, q, k, v), read)
-        decode.append(Point({"batch": batch, "context": context, "heads": HEADS, "width": WIDTH}, run))
+    prefill, decode = _attention(torch, gpu, rate)
     small = torch.ones(8, 8, dtype=torch.bfloat16, device=gpu)
     start = Measured.of(_times(torch, lambda: small @ small, effort))
     return Profile(
@@ -111,8 +119,8 @@ def measure(quick: bool = False, say: Callable[[str], None] = lambda text: None)
         scattered=scattered,
         mixed=mixed,
         products=tuple(products),
-        prefill_attention=tuple(prefill),
-        decode_attention=tuple(decode),
+        prefill_attention=prefill,
+        decode_attention=decode,
         start=start,
         checks=(),
     )

@@ -4,17 +4,15 @@ It shares no code with the micro-benchmark but the attention formula, and its ti
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlsysim.catalog.shapes import decoder
 from mlsysim.evidence.measuring.profiles import Point, Profile
+from mlsysim.evidence.measuring.rounds import Rounds, attend, causal_mask
 from mlsysim.inference import deploy
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.products import layer_products
 from mlsysim.serving_steps.step import StepModel, step_model
-
-if TYPE_CHECKING:
-    from mlsysim.evidence.measuring.microbench import Rounds
 
 # Large enough that no cache holds its weights: 47 MB a layer
 TINY = decoder(
@@ -45,8 +43,6 @@ class Tiny:
 
     def step(self, x: Any, cached_len: int) -> Any:
         """Logits of the last token; ``x`` holds the new tokens' vectors, (batch, new, hidden)."""
-        from mlsysim.evidence.measuring.microbench import attend, causal_mask
-
         np, m = self.np, TINY
         batch, new, _ = x.shape
         mask = causal_mask(new) if new > 1 else None
@@ -71,7 +67,7 @@ class Tiny:
         return x / self.np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-5)
 
 
-def add(rounds: "Rounds") -> None:
+def add(rounds: Rounds) -> None:
     """Steps of the small transformer, to be timed among the points of a micro-benchmark."""
     import numpy as np
 
@@ -81,7 +77,7 @@ def add(rounds: "Rounds") -> None:
         rounds.add(("tiny", batch, new, context), partial(net.step, x, context - new))
 
 
-def checks(rounds: "Rounds") -> tuple[Point, ...]:
+def checks(rounds: Rounds) -> tuple[Point, ...]:
     """Seconds of those steps."""
     return tuple(
         Point({"layers": TINY.n_layers, "batch": b, "new": n, "context": c}, rounds.seconds(("tiny", b, n, c)))

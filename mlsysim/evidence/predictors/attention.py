@@ -71,7 +71,7 @@ def older_kernels() -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Work:
+class AttentionWork:
     """An attention kernel, and how far its device's shares lie from those of the family."""
 
     row: Row
@@ -100,7 +100,7 @@ def _share_name(row: Row, kind: str, phase: str) -> str:
     return "" if (kind, phase, silicon.generation(row)) == ("gqa", "decode", _OLDER_ON) else "compute_efficiency"
 
 
-def _work(row: Row) -> Work:
+def _work(row: Row) -> AttentionWork:
     kind, phase = row.need("kind"), row.need("phase")
     if kind not in ("gqa", "mla", "mla_absorbed") or phase not in ("prefill", "decode"):
         raise Unsupported(f"kind {kind!r} in phase {phase!r} is not modelled (gqa, mla, mla_absorbed; prefill, decode)")
@@ -121,7 +121,7 @@ def _work(row: Row) -> Work:
     precision = row.need("precision")
     kv_precision = row.or_assume("kv_precision", precision, "as precision")
     own = silicon.makers_share(row, "bf16")
-    return Work(
+    return AttentionWork(
         row,
         {
             "batch": batch,
@@ -171,7 +171,7 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     return Prediction(float(call.time), assumptions=assumptions)
 
 
-def _seconds(work: Work, bare: CallTime, c: Mapping[str, float]) -> float:
+def _seconds(work: AttentionWork, bare: CallTime, c: Mapping[str, float]) -> float:
     """As the time with these constants, of a kernel whose clocks at full rates are known."""
     shares = work.shares(c)
     compute = bare.compute_time / shares["compute_efficiency"]

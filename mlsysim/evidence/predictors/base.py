@@ -9,6 +9,7 @@ from mlsysim import catalog
 from mlsysim.catalog import Device
 from mlsysim.efficiencies import lineage
 from mlsysim.errors import MlsysimError, UnknownNameError
+from mlsysim.evidence.measured.kernels import ELEMENT_BYTES
 from mlsysim.results import Result
 from mlsysim.training import PEAK_FORMAT
 
@@ -16,22 +17,6 @@ from mlsysim.training import PEAK_FORMAT
 Constants = Mapping[str, Mapping[str, float]]
 # What a fit sees of a row: its inputs, the measured value, and which rows belong together (their name does not matter).
 Sample = tuple[Mapping[str, Any], float, Hashable]
-
-ELEMENT_BYTES = {
-    "fp64": 8.0,
-    "fp32": 4.0,
-    "tf32": 4.0,
-    "bf16": 2.0,
-    "fp16": 2.0,
-    "fp8": 1.0,
-    "mxfp8": 1.0,
-    "int8": 1.0,
-    "fp6": 0.75,
-    "fp4": 0.5,
-    "mxfp4": 0.5,
-    "nvfp4": 0.5,
-    "int4": 0.5,
-}
 
 
 class Unsupported(MlsysimError):

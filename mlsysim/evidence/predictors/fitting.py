@@ -7,7 +7,32 @@ repeatable. By Gauss-Newton where there are more.
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """Records of one kind as one record of arrays; a text (a name, a source) is the first one's. Needs NumPy."""
+    import numpy as np
+
+    def column(values: list[Any]) -> Any:
+        if is_dataclass(values[0]):
+            return stacked(values)
+        return values[0] if isinstance(values[0], str) else np.array(values, float)
+
+    return replace(parts[0], **{f.name: column([getattr(p, f.name) for p in parts]) for f in fields(parts[0])})
+
+
+def nested(names: Sequence[tuple[str, str]], values: Sequence[float]) -> dict[str, dict[str, float]]:
+    """Fitted values by group and name.
+
+    >>> nested([("host", "start"), ("host", "sequence")], [0.5, 0.25])
+    {'host': {'start': 0.5, 'sequence': 0.25}}
+    """
+    found: dict[str, dict[str, float]] = {}
+    for (group, name), value in zip(names, values, strict=True):
+        found.setdefault(group, {})[name] = value
+    return found
 
 
 def log_loss(predicted: float, measured: float) -> float:

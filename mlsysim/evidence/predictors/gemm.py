@@ -31,7 +31,7 @@ _WIDTHS = ("16-bit", "8-bit")
 
 
 @dataclass(frozen=True)
-class Work:
+class GemmWork:
     """A product with every clock at the full peak and without a start; what a share and a start make of it."""
 
     row: Row
@@ -49,7 +49,7 @@ class Work:
         return product_time(**self.given, compute_efficiency=efficiency, startup_time=startup, origins=origins)
 
 
-def _work(row: Row) -> Work:
+def _work(row: Row) -> GemmWork:
     groups = row.number_or("groups", 1.0)
     m, n, k = row.number("m"), row.number("n"), row.number("k")
     if not min(m, n, k, groups) > 0:
@@ -57,7 +57,7 @@ def _work(row: Row) -> Work:
     precision = row.need("precision")
     size, out = element_bytes(precision), element_bytes(row.or_assume("out_precision", precision, "as the inputs"))
     own = silicon.makers(row)
-    return Work(
+    return GemmWork(
         row,
         {
             "m": m,
@@ -122,13 +122,13 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     return Prediction(float(call.time), assumptions=assumptions)
 
 
-def _seconds(work: Work, bare: CallTime, share: float, startup: float) -> float:
+def _seconds(work: GemmWork, bare: CallTime, share: float, startup: float) -> float:
     """As ``work.call(share, startup).time``, of a product whose clocks are known."""
     compute = bare.compute_time / work.efficiency(share)
     return float(kernels.rounded_roof(compute, bare.memory_time, bare.chain_time) + bare.unhidden_time + startup)
 
 
-def _bare(work: Work) -> CallTime:
+def _bare(work: GemmWork) -> CallTime:
     return product_time(**work.given)
 
 

@@ -15,7 +15,7 @@ from mlsysim import inference
 from mlsysim.catalog import Model
 from mlsysim.efficiencies import CALIBRATED, DATASHEET, MIDDLE, Server, known_server, lineage, server_of
 from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
-from mlsysim.evidence.predictors.fitting import gauss_newton
+from mlsysim.evidence.predictors.fitting import gauss_newton, nested, stacked
 from mlsysim.evidence.predictors.shapes import model_of
 from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import from_constants, shares_memory, vector_rate
@@ -202,20 +202,6 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     return Prediction(float(_time(case, _efficiencies(case, constants))), assumptions=tuple(row.assumptions))
 
 
-def _stack(parts: Sequence[Any]) -> Any:
-    import numpy as np
-
-    kind = type(parts[0])
-    return kind(*(np.array([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(kind)))
-
-
-def _nested(names: Sequence[tuple[str, str]], values: Sequence[float]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for (group, name), value in zip(names, values, strict=True):
-        found.setdefault(group, {})[name] = value
-    return found
-
-
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """Fit the constants; every group has one vote; needs NumPy."""
     import numpy as np
@@ -227,17 +213,15 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     plain = {
         n: np.array([getattr(c, n) for c in cases]) for n in ("batch", "input_len", "context", "prefills", "steps")
     }
-    parts = {n: _stack([getattr(c, n) for c in cases]) for n in ("work", "split", "machine")}
-    stacked = dataclasses.replace(cases[0], **plain, **parts)
-    numbers = [f.name for f in dataclasses.fields(Efficiencies) if f.name not in ("name", "source")]
+    parts = {n: stacked([getattr(c, n) for c in cases]) for n in ("work", "split", "machine")}
+    every = dataclasses.replace(cases[0], **plain, **parts)
 
     def log_errors(values: Any) -> Any:
-        constants = _nested(list(ranges), values)
-        each = [_efficiencies(c, constants) for c in cases]
-        eff = Efficiencies(**{n: np.array([getattr(e, n) for e in each]) for n in numbers})
-        return np.log(_time(stacked, eff) / measured)
+        constants = nested(list(ranges), values)
+        eff = stacked([_efficiencies(c, constants) for c in cases])
+        return np.log(_time(every, eff) / measured)
 
-    return _nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, [g for _, _, g in rows]))
+    return nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, [g for _, _, g in rows]))
 
 
 PREDICTOR = Predictor(

@@ -17,7 +17,7 @@ from mlsysim.catalog import Device, Model
 from mlsysim.efficiencies import known_server, lineage, server_of, shipped
 from mlsysim.errors import UnknownNameError
 from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
-from mlsysim.evidence.predictors.fitting import gauss_newton
+from mlsysim.evidence.predictors.fitting import gauss_newton, nested, stacked
 from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import efficiencies_of, half_peak
 from mlsysim.memory.quantised import experts_alone
@@ -438,36 +438,15 @@ def predict_ttft(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     return Prediction(float(_predicted(row, steps, constants).ttft), assumptions=tuple(row.assumptions))
 
 
-def _stack(parts: Sequence[Any]) -> Any:
-    import numpy as np
-
-    kind = type(parts[0])
-    fields = [f.name for f in dataclasses.fields(kind) if f.name not in ("name", "source")]
-    columns = {n: [getattr(p, n) for p in parts] for n in fields}
-    return kind(
-        **{
-            n: _stack(v) if dataclasses.is_dataclass(v[0]) else np.array(v, float) if not isinstance(v[0], str) else v
-            for n, v in columns.items()
-        }
-    )
-
-
-def _at(stacked: Any, which: Any) -> Any:
-    """Some of the rows of what :func:`_stack` made, in an order, with repetition."""
-    fields = {f.name: getattr(stacked, f.name) for f in dataclasses.fields(stacked)}
-    return type(stacked)(**{n: _at(v, which) if dataclasses.is_dataclass(v) else v[which] for n, v in fields.items()})
+def _at(every: Any, which: Any) -> Any:
+    """Some of the rows of what ``fitting.stacked`` made, in an order, with repetition."""
+    fields = {f.name: getattr(every, f.name) for f in dataclasses.fields(every)}
+    return type(every)(**{n: _at(v, which) if dataclasses.is_dataclass(v) else v[which] for n, v in fields.items()})
 
 
 def _kind(case: _Case) -> tuple[Any, ...]:
     """All that :func:`_fitted` reads of a case."""
     return case.server, case.apart, case.fused, case.experts, case.work.moe, case.work.layers
-
-
-def _nested(names: Sequence[tuple[str, str]], values: Sequence[float]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for (group, name), value in zip(names, values, strict=True):
-        found.setdefault(group, {})[name] = value
-    return found
 
 
 def _fit(
@@ -478,20 +457,20 @@ def _fit(
 
     cases = [_case(Row(inputs)) for inputs, _, _ in rows]
     measured = np.array([m for _, m, _ in rows])
-    stacked = _stack(cases)
+    every = stacked(cases)
     alike: dict[Any, int] = {}  # rows whose fitted numbers are the same
     which = np.array([alike.setdefault(_kind(c), len(alike)) for c in cases])
     kinds = [cases[int(np.argmax(which == i))] for i in range(len(alike))]
 
     def log_errors(values: Any) -> Any:
-        constants = _nested(list(ranges), values)
+        constants = nested(list(ranges), values)
         steps = constants if what == "tpot" else shipped("serving_tpot")
         first = constants if what == "ttft" else {}
-        fitted = _at(_stack([_fitted(c, steps, first) for c in kinds]), which)
-        return np.log(getattr(_loop(stacked, fitted), what) / measured)
+        fitted = _at(stacked([_fitted(c, steps, first) for c in kinds]), which)
+        return np.log(getattr(_loop(every, fitted), what) / measured)
 
     groups = [g for _, _, g in rows]
-    return _nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, groups, soft=soft, least=_FEW))
+    return nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, groups, soft=soft, least=_FEW))
 
 
 def _predictor(

@@ -9,7 +9,7 @@ from mlsysim import catalog, kernels
 from mlsysim.catalog import Device
 from mlsysim.catalog.hardware import of_architecture
 from mlsysim.efficiencies import lineage, measured_kin
-from mlsysim.evidence.measured.checks import stream_efficiency
+from mlsysim.evidence.measured.kernels import stream_efficiency
 from mlsysim.evidence.measured.measurements import measurements
 from mlsysim.evidence.predictors.base import Row, element_bytes
 

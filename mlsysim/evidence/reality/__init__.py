@@ -2,7 +2,7 @@
 
 from mlsysim.evidence.reality.conversions import CONVERSIONS, UNITS, measured
 from mlsysim.evidence.reality.leave_one_out import HonestScore, honest
-from mlsysim.evidence.reality.published import CATEGORIES, Row, case_file, rows, shapes
+from mlsysim.evidence.reality.published import CATEGORIES, PublishedRow, case_file, rows, shapes
 from mlsysim.evidence.reality.report import CheckedRow, ClassCheck, by_category, check_all, check_class
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "CheckedRow",
     "ClassCheck",
     "HonestScore",
-    "Row",
+    "PublishedRow",
     "by_category",
     "case_file",
     "check_all",

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import unknown_name
 from mlsysim.evidence.reality.report import check_class
+from mlsysim.evidence.written import toml
 from mlsysim.results import Result
 
 _DIGITS = 4
@@ -55,9 +56,5 @@ def honest(class_name: str) -> HonestScore:
 
 def as_toml(scores: Mapping[str, HonestScore]) -> str:
     """The text of honest.toml."""
-    lines = ["# Scores leaving one group out, written by scripts/maintain/score_reality.py. Do not edit."]
-    for name, s in scores.items():
-        lines += ["", f"[{name}]", f"mape = {s.mape!r}"]
-        lines += [f"bias = {s.bias!r}"] if s.bias is not None else []
-        lines += [f"within = {s.within!r}", "", f"[{name}.groups]", *(f"{g} = {v!r}" for g, v in s.groups.items())]
-    return "\n".join(lines) + "\n"
+    comment = "# Scores leaving one group out, written by scripts/maintain/score_reality.py. Do not edit."
+    return toml(comment, {name: vars(s) for name, s in scores.items()})

@@ -54,7 +54,7 @@ _CATEGORY = {
 
 
 @dataclass(frozen=True)
-class Row(Result):
+class PublishedRow(Result):
     """One published figure: the case that is scored, and where it comes from."""
 
     case: Case
@@ -79,7 +79,7 @@ class Row(Result):
 
 
 @cache
-def rows(class_name: str) -> tuple[Row, ...]:
+def rows(class_name: str) -> tuple[PublishedRow, ...]:
     """All published rows of a class, in the order of its file.
 
     >>> rows("gemm")[0].case.id
@@ -88,7 +88,7 @@ def rows(class_name: str) -> tuple[Row, ...]:
     if class_name not in TABLED:
         raise unknown_name("class of the shipped table", class_name, TABLED)
     file = f"{class_name}.toml"
-    found: list[Row] = []
+    found: list[PublishedRow] = []
     taken: dict[str, int] = {}
     for table in _tables(file):
         for raw in _records(table, file):
@@ -128,7 +128,7 @@ def _records(table: Mapping[str, Any], file: str) -> Iterator[dict[str, Any]]:
         yield record
 
 
-def _row(class_name: str, name: str, raw: Mapping[str, Any], file: str) -> Row:
+def _row(class_name: str, name: str, raw: Mapping[str, Any], file: str) -> PublishedRow:
     where = f"{file}, {name}"
     for key in ("group", "source", "where", "read", "metric", "tolerance", "printed"):
         if key not in raw:
@@ -152,7 +152,7 @@ def _row(class_name: str, name: str, raw: Mapping[str, Any], file: str) -> Row:
     conditions = "; ".join(x for x in (raw.get("conditions", ""), raw.get("note", "")) if x)
     label = str(raw.get("model") or raw.get("op") or raw.get("kind") or "product")
     figures = (float(raw["printed"]), raw["metric"], raw["source"], raw["where"], raw["read"])
-    return Row(case, class_name, label, *figures, conditions)
+    return PublishedRow(case, class_name, label, *figures, conditions)
 
 
 @cache

@@ -9,7 +9,7 @@ from mlsysim import units
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.evidence.cases import TABLED
 from mlsysim.evidence.predictors import shipped_fit
-from mlsysim.evidence.reality.published import CATEGORIES, Row, case_file, rows
+from mlsysim.evidence.reality.published import CATEGORIES, PublishedRow, case_file, rows
 from mlsysim.evidence.scoring import ScoredRow, Summary, predict, score, summarise
 from mlsysim.evidence.scoring.report import score_chart, score_lines, score_tables
 from mlsysim.intervals import refusals
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class CheckedRow(Result):
     """A published row beside our prediction."""
 
-    row: Row
+    row: PublishedRow
     score: ScoredRow
     in_sample: bool  # a shipped constant that this prediction uses was fitted on rows of its group
 
@@ -184,7 +184,7 @@ def by_category(checks: Sequence[ClassCheck]) -> dict[str, list[CheckedRow]]:
     return {name: [r for c in checks for r in c.rows if r.row.category == name] for name in CATEGORIES}
 
 
-def _uses_constants(row: Row, scored: ScoredRow) -> bool:
+def _uses_constants(row: PublishedRow, scored: ScoredRow) -> bool:
     return predict(row.case_class, row.case.inputs, {}).predicted != scored.predicted
 
 

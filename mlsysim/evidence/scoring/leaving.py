@@ -21,6 +21,15 @@ class Ladder(NamedTuple):
     new_ground: float  # neither the row's domain nor its source
 
 
+def count_constants(constants: Constants) -> int:
+    """Fitted numbers; how many rows of a kind the fit saw is none.
+
+    >>> count_constants({"Hopper": {"gemm": 0.6}, "seen: Hopper": {"rows": 7.0}})
+    1
+    """
+    return sum(len(values) for name, values in constants.items() if not name.startswith("seen: "))
+
+
 @dataclass(frozen=True)
 class Leaving:
     """One way to predict a class: its error in the fit, without the row's source, and without its domain and its source."""
@@ -46,11 +55,6 @@ class Leaving:
             return mean(errors) if errors else float("nan")
 
         return Ladder(over_domains(self.inside), over_domains(self.sources), over_domains(None))
-
-    @property
-    def count(self) -> int:
-        """Fitted numbers."""
-        return sum(len(values) for name, values in self.constants.items() if not name.startswith("seen: "))
 
 
 def on_new_ground(file: CaseFile) -> dict[str, Report]:
@@ -109,7 +113,7 @@ def log_variant(
         date=(date or datetime.date.today()).isoformat(),
         case_class=file.case_class.name,
         variant=variant,
-        constants=found.count if constants is None else constants,
+        constants=count_constants(found.constants) if constants is None else constants,
         rows=len(file.cases),
         groups=len(found.inside.summary.groups),
         error=round(found.inside.summary.mape_mean_over_groups, 4),

@@ -1,7 +1,6 @@
 """Scores of a predictor on the open cases, computed in one place and shipped as a summary, since the cases stay outside."""
 
 import datetime
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,12 +12,12 @@ from mlsysim.catalog.sourced import read_toml, shipped_toml
 from mlsysim.errors import unknown_name
 from mlsysim.evidence.predictors import Constants, shipped_constants
 from mlsysim.evidence.scoring import GroupScore, Summary, score, score_with
-from mlsysim.evidence.scoring.leaving import Ladder, Leaving
+from mlsysim.evidence.scoring.leaving import Ladder, Leaving, count_constants
+from mlsysim.evidence.written import toml
 from mlsysim.results import Result
 from mlsysim.training.shares import from_constants
 
 _DIGITS = 6
-_BARE = re.compile(r"[A-Za-z0-9_-]+$")  # names that TOML takes without quotes
 _FEW = 5  # rows of a group that say too little to compare on
 
 
@@ -40,15 +39,6 @@ class ScoreSheet(Result):
     switched: Mapping[str, GroupScore]  # in-sample, as constants are switched on one kind after the other
     baselines: Mapping[str, float]  # mean over groups of the mean absolute error, leaving one group out
     groups: Mapping[str, tuple[GroupScore, GroupScore]]  # datasheet, leaving one group out
-
-
-def count_constants(constants: Constants) -> int:
-    """Fitted numbers; how many rows of a kind the fit saw is none.
-
-    >>> count_constants({"Hopper": {"gemm": 0.6}, "seen: Hopper": {"rows": 7.0}})
-    1
-    """
-    return sum(len(values) for name, values in constants.items() if not name.startswith("seen: "))
 
 
 def measure(
@@ -116,32 +106,21 @@ def _mean(s: Summary) -> GroupScore:
 
 def as_toml(sheet: ScoreSheet) -> str:
     """The text of a score file."""
-
-    def block(head: str, values: Mapping[str, Any]) -> list[str]:
-        shown = {k: f'"{v}"' if isinstance(v, str) else repr(v) for k, v in values.items() if v is not None}
-        return ["", f"[{head}]", *(f"{k} = {v}" for k, v in shown.items())]
-
-    lines = [
-        f"# Scores on {sheet.cases}, written by scripts/maintain/fit_constants.py. Fractions; means are over groups. Do not edit."
-    ]
-    head = ("cases", "rows", "constants", "date", "per_generation")
-    lines += block("scored", {k: getattr(sheet, k) for k in head})
-    lines += block("ladder", sheet.ladder._asdict())
-    lines += block("fit", vars(sheet.fit))
-    lines += block("datasheet", vars(sheet.datasheet))
-    lines += block("leave_one_group_out", vars(sheet.leave_one_group_out))
-    for kind, s in sheet.switched.items():
-        lines += block(f"switched.{kind}", vars(s))
-    lines += block("baselines", {f'"{text}"': value for text, value in sheet.baselines.items()})
-    for group, (n, ours, simple) in sheet.worse.items():
-        lines += block(f"worse.{group}", {"n": n, "ours": ours, "per_generation": simple})
-    for label, domain in sheet.domains.items():
-        lines += block(f'domains."{label}"', vars(domain))
-    for group, (plain, honest) in sheet.groups.items():
-        name = group if _BARE.match(group) else f'"{group}"'
-        lines += block(f"groups.{name}.datasheet", vars(plain))
-        lines += block(f"groups.{name}.leave_one_group_out", vars(honest))
-    return "\n".join(lines) + "\n"
+    comment = f"# Scores on {sheet.cases}, written by scripts/maintain/fit_constants.py. Fractions; means are over groups. Do not edit."
+    scored = {k: getattr(sheet, k) for k in ("cases", "rows", "constants", "date", "per_generation")}
+    worse = {g: {"n": n, "ours": ours, "per_generation": simple} for g, (n, ours, simple) in sheet.worse.items()}
+    groups = {g: {"datasheet": vars(a), "leave_one_group_out": vars(b)} for g, (a, b) in sheet.groups.items()}
+    tables = {
+        "scored": scored,
+        "ladder": sheet.ladder._asdict(),
+        **{name: vars(getattr(sheet, name)) for name in ("fit", "datasheet", "leave_one_group_out")},
+        "switched": {kind: vars(s) for kind, s in sheet.switched.items()},
+        "baselines": sheet.baselines,
+        "worse": worse,
+        "domains": {label: vars(s) for label, s in sheet.domains.items()},
+        "groups": groups,
+    }
+    return toml(comment, {name: table for name, table in tables.items() if table or name == "baselines"})
 
 
 def _score(raw: Mapping[str, Any]) -> GroupScore:

@@ -35,7 +35,7 @@ class ToolAnswer(Result):
 
 
 @dataclass(frozen=True)
-class Question(Result):
+class Asked(Result):
     """One question, what was published, and the answers; who has none says why."""
 
     key: str
@@ -92,11 +92,11 @@ def tools() -> Mapping[str, Tool]:
 
 
 @cache
-def questions() -> Mapping[str, Question]:
+def questions() -> Mapping[str, Asked]:
     """The ten questions in their order."""
     found = {}
     for key, raw in _record()["questions"].items():
         answers = MappingProxyType({k: ToolAnswer(**a) for k, a in raw["answers"].items()})
         given = {k: v for k, v in raw.items() if k not in ("answers", "missing")}
-        found[key] = Question(key, answers=answers, missing=MappingProxyType(raw.get("missing", {})), **given)
+        found[key] = Asked(key, answers=answers, missing=MappingProxyType(raw.get("missing", {})), **given)
     return MappingProxyType(found)

@@ -366,18 +366,19 @@ def _wording(kind: str, model: str, row: dict[str, Any]) -> str:
 
 def closed_cases(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Iterable[tuple[dict[str, Any], float]]:
     """Questions whose answer is arithmetic, written out here; where it needs figures of the peer's catalogue, both get them."""
-    from mlsysim import capacity, cost, energy, inference, memory, reliability, transformer
+    yield from _model_cases()
+    yield from _job_cases(answer)
 
-    def case(kind: str, what: str, unit: str, truth: float, source: str, **ask: Any) -> dict[str, Any]:
-        return {
-            "kind": kind,
-            "what": what,
-            "ask": ask,
-            "unit": unit,
-            "truth": truth,
-            "basis": "closed form",
-            "source": source,
-        }
+
+def case(kind: str, what: str, unit: str, truth: float, source: str, **ask: Any) -> dict[str, Any]:
+    """A question in closed form, with its answer written out."""
+    return {
+        "kind": kind, "what": what, "ask": ask, "unit": unit, "truth": truth, "basis": "closed form", "source": source,
+    }  # fmt: skip
+
+
+def _model_cases() -> Iterable[tuple[dict[str, Any], float]]:
+    from mlsysim import inference, memory, transformer
 
     for name, theirs, count in (
         ("Llama-3.1-8B", "Llama3_8B", 8_030_261_248),
@@ -398,6 +399,11 @@ def closed_cases(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Ite
         case("itl", "decode step of Llama-3.1-8B on one H100, 2,048 tokens, beside its bound", "s", bound, "weights but the input embedding, and cache, over 3.35 TB/s", name="Llama3_8B", tokens=2048),
         float(step.time),
     )  # fmt: skip
+
+
+def _job_cases(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Iterable[tuple[dict[str, Any], float]]:
+    from mlsysim import capacity, cost, energy, reliability
+
     yield (
         case("interval", "best checkpoint interval, 60 s to write, MTBF 4 h", "s", math.sqrt(2 * 60 * 14400), "young1974first", write_time=60.0, mtbf=14400.0),
         float(reliability.young_interval(60.0, 14400.0)),
@@ -413,7 +419,7 @@ def closed_cases(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Ite
     load = 18.0 * 0.4
     series = sum(load**i / math.factorial(i) for i in range(8))
     last = load**8 / math.factorial(8) / (1 - load / 8)
-    truth = math.log(last / (series + last) / 0.01) / (8 / 0.4 - 18.0)
+    truth: float = math.log(last / (series + last) / 0.01) / (8 / 0.4 - 18.0)
     delayed = capacity.erlang_c(8, load)
     yield (
         case("wait", "wait that 99 % keep below: 8 servers, 18 requests/s of 0.4 s", "s", truth, "Erlang C, term by term", servers=8, rate=18.0, service_time=0.4),
@@ -423,32 +429,18 @@ def closed_cases(answer: Callable[[str, dict[str, Any]], dict[str, Any]]) -> Ite
     w = answer("water", asked)
     litres = float(energy.onsite_water(w["energy"] * 3.6e6, w["wue"] / 3.6e6))
     yield (
-        case(
-            "water",
-            "water of 1,024 H100 in 30 days at its own energy and WUE, litres",
-            "1",
-            w["energy"] * w["wue"],
-            "greengrid2011wue",
-            **asked,
-        ),
+        case("water", "water of 1,024 H100 in 30 days at its own energy and WUE, litres", "1", w["energy"] * w["wue"], "greengrid2011wue", **asked),
         litres,
-    )
+    )  # fmt: skip
     asked = {"devices": 1024, "days": 365.0, "price": 0.08}
     t = answer("tco", asked)
     truth = 1024 * t["cost"] / 3 + 1024 * t["power"] / 1e3 * 8760 * t["pue"] * 0.08
     rate = cost.straight_line(1024 * t["cost"], 3 * 365 * 86400.0)
     power = cost.power_cost(1024 * t["power"], t["pue"], 0.08 / 3.6e6)
     yield (
-        case(
-            "tco",
-            "a year of 1,024 H100 at full power: price over three years, and electricity (dollars)",
-            "1",
-            truth,
-            "the sum itself",
-            **asked,
-        ),
+        case("tco", "a year of 1,024 H100 at full power: price over three years, and electricity (dollars)", "1", truth, "the sum itself", **asked),
         float((rate + power) * 365 * 86400.0),
-    )
+    )  # fmt: skip
 
 
 # Running

@@ -447,14 +447,14 @@ def ours() -> dict[str, dict[str, float]]:
 def truths() -> dict[str, dict[str, Any]]:
     """What was published, with its source, and our answer when that source was left out of the fit."""
     from mlsysim.evidence import reality
-    from mlsysim.evidence.measured import memory_checks
+    from mlsysim.evidence.measured.memory import server_start
     from mlsysim.evidence.studies import footprints
 
     found: dict[str, dict[str, Any]] = {}
     checked = {"inference": reality.check_class("inference", leave_one_group_out=True)}
     for key, q in QUESTIONS.items():
         if "start" in q:
-            logged = memory_checks.server_start(q["start"]).logged["kv_tokens"]
+            logged = server_start(q["start"]).logged["kv_tokens"]
             found[key] = {"published": float(logged.value), "source": logged.source, "where": logged.where}
             continue
         if q["kind"] == "cost":

@@ -279,7 +279,7 @@ def hidden_messages(gather: float = 1.6, gradient: float = 2.6) -> Scene:
     """Three messages of a step and what there is to do meanwhile: nothing, the layer before, the rest of the backward pass."""
     if not (0 < gather <= 4 and 0 < gradient <= 6):
         raise InputError(f"hidden_messages: gather, gradient = {gather:g}, {gradient:g}; give up to 4 and 6 units")
-    cases: list[tuple[str, list[Task], str]] = [
+    cases: list[tuple[str, list[Task]]] = [
         (
             "tensor: the next product waits",
             [
@@ -287,7 +287,6 @@ def hidden_messages(gather: float = 1.6, gradient: float = 2.6) -> Scene:
                 Task("all-reduce", "communication", 1.5, ("A",)),
                 Task("B", "compute", 3.0, ("all-reduce",)),
             ],
-            "all-reduce",
         ),
         (
             "FSDP: gather the next layer early",
@@ -296,7 +295,6 @@ def hidden_messages(gather: float = 1.6, gradient: float = 2.6) -> Scene:
                 Task("gather 2", "communication", gather),
                 Task("layer 2", "compute", 3.0, ("layer 1", "gather 2")),
             ],
-            "gather 2",
         ),
         (
             "data: gradients leave as they are made",
@@ -308,41 +306,44 @@ def hidden_messages(gather: float = 1.6, gradient: float = 2.6) -> Scene:
                 Task("g2", "communication", gradient, ("back 2", "g3")),
                 Task("g1", "communication", gradient, ("back 1", "g2")),
             ],
-            "g3",
         ),
     ]
     shapes: list[Shape] = []
-    found = [schedule(tasks) for _, tasks, _ in cases]
-    last = max(f.time for f in found)
+    found = [schedule(tasks) for _, tasks in cases]
     left: list[float] = []
-    for n, ((name, tasks, _), plan) in enumerate(zip(cases, found, strict=True)):
+    for n, ((name, tasks), plan) in enumerate(zip(cases, found, strict=True)):
         y = 12 + 100.0 * n
-        busy = [(plan.starts[t.name], plan.ends[t.name]) for t in tasks if t.stream == "compute"]
-        rows: list[tuple[str, list[Stretch]]] = [("compute", []), ("network", [])]
-        seen = 0.0
-        for t in tasks:
-            start, end = plan.starts[t.name], plan.ends[t.name]
-            if t.stream == "compute":
-                rows[0][1].append(Stretch(start, end, t.name, "compute"))
-                continue
-            edges = sorted({start, end, *(e for pair in busy for e in pair if start < e < end)})
-            pieces: list[Stretch] = []
-            for a, b in pairwise(edges):
-                alone = not any(s <= a and b <= e for s, e in busy)
-                seen += (b - a) * alone
-                if pieces and pieces[-1].full == alone:
-                    pieces[-1] = pieces[-1]._replace(end=b)
-                else:
-                    pieces.append(Stretch(a, b, "" if pieces else t.name, "network", alone))
-            rows[1][1].extend(pieces)
+        rows, seen = _seen_rows(tasks, plan)
         left.append(seen)
         shapes.append(Words(4, y, f"{name}: {seen:.1f} left to see", "start", 12, bold=True))
-        shapes += tracks(4, y + 12, 392, rows, until=last, names=62, height=26, size=12)
+        shapes += tracks(4, y + 12, 392, rows, until=max(f.time for f in found), names=62, height=26, size=12)
     shapes.append(Words(66, 306, "light orange: hidden; full orange: seen", "start", 12))
     return Scene(
         shapes,
         f"Three pairs of tracks, arithmetic above messages. The tensor-parallel sum is seen whole ({left[0]:g}), a gathered weight is hidden ({left[1]:g} seen), of the gradients {left[2]:.1f} are left after the backward pass.",
     )
+
+
+def _seen_rows(tasks: Sequence[Task], plan: StreamSchedule) -> tuple[list[tuple[str, list[Stretch]]], float]:
+    """Arithmetic above messages, which are full where nothing is computed meanwhile; and how long that is."""
+    busy = [(plan.starts[t.name], plan.ends[t.name]) for t in tasks if t.stream == "compute"]
+    computing, sending, seen = [], [], 0.0
+    for t in tasks:
+        start, end = plan.starts[t.name], plan.ends[t.name]
+        if t.stream == "compute":
+            computing.append(Stretch(start, end, t.name, "compute"))
+            continue
+        edges = sorted({start, end, *(e for pair in busy for e in pair if start < e < end)})
+        pieces: list[Stretch] = []
+        for a, b in pairwise(edges):
+            alone = not any(s <= a and b <= e for s, e in busy)
+            seen += (b - a) * alone
+            if pieces and pieces[-1].full == alone:
+                pieces[-1] = pieces[-1]._replace(end=b)
+            else:
+                pieces.append(Stretch(a, b, "" if pieces else t.name, "network", alone))
+        sending += pieces
+    return [("compute", computing), ("network", sending)], seen
 
 
 def slowest_of(devices: int = 7, spread: float = 0.12) -> Scene:

@@ -71,11 +71,7 @@ def _wave(levels: list[tuple[float, float]], left: float, wide: float, base: flo
 
 
 def power_in_step(
-    devices: int = 10_000,
-    high_power: float = 1000.0,
-    low_power: float = 400.0,
-    period: float = 4.0,
-    high_share: float = 0.75,
+    devices: int = 10_000, high_power: float = 1e3, low_power: float = 400, period: float = 4, high_share: float = 0.75
 ) -> Frames:
     """Power of a synchronous job over three steps: one device, all of them out of step, all in step, and with a store."""
     if not (devices >= 2 and 0 < low_power < high_power and 0.2 <= high_share <= 0.8):
@@ -87,72 +83,75 @@ def power_in_step(
     store = float(energy.smoothing_energy(devices, high_power, low_power, period, high_share))
     left, wide, base, unit = 84.0, 308.0, 150.0, 112.0 / high_power
     step = [(high_share, high_power), (1 - high_share, low_power)]
-
-    def frame(text: str, top: str, low: str, shown: list[Shape], alt: str) -> Scene:
-        ground: list[Shape] = [
-            Words(8, 12, text, "start", 13, bold=True),
-            Words(left - 6, base - high_power * unit, top, "end", 12),
-            Words(left - 6, base - low_power * unit, low, "end", 12),
-            Curve([(left, base), (left + wide, base)], width=1.0),
-            Words(left + wide, base + 14, f"three steps of {said(period, 's')}", "end", 12),
-        ]
-        return Scene([*ground, *shown], alt, tall=176.0)
-
     high, low, flat = (said(devices * p, "W") for p in (high_power, low_power, mean))
+    one_high, one_low, moved = said(high_power, "W"), said(low_power, "W"), said(store, "J")
     swinging = Curve(_wave(step * 3, left, wide, base, unit), "compute")
     level = Curve([(left, base - mean * unit), (left + wide, base - mean * unit)], "memory", 3.0)
-    shares: list[Shape] = []
-    for i in range(3):
-        x = left + wide * i / 3
-        shares.append(
-            Box(x, base - high_power * unit, wide / 3 * high_share, (high_power - mean) * unit, kind="compute")
-        )
-        shares.append(
-            Box(
-                x + wide / 3 * high_share,
-                base - mean * unit,
-                wide / 3 * (1 - high_share),
-                (mean - low_power) * unit,
-                kind="memory",
-            )
-        )
-    scenes = [
-        frame(
+    heights = (base - high_power * unit, base - mean * unit, base - low_power * unit)
+    shares = [s for i in range(3) for s in _moved(left + wide * i / 3, wide / 3, high_share, heights)]
+    stages: list[tuple[str, str, str, list[Shape], str, str]] = [
+        (
             "one device",
-            said(high_power, "W"),
-            said(low_power, "W"),
+            one_high,
+            one_low,
             [swinging],
             "The power of one device: high while it computes, low while it waits.",
+            f"One device draws {one_high} while it computes and {one_low} while it waits for the others.",
         ),
-        frame(
+        (
             f"{devices:,} devices, each when it likes",
             high,
             low,
             [level, Words(left + 8, base - mean * unit + 14, flat, "start", 12, kind="memory")],
             f"The sum of many devices that are not in step is a flat line at {flat}.",
+            f"If each of {devices:,} devices had its own rhythm, their sum would be flat, at {flat}.",
         ),
-        frame(
+        (
             f"{devices:,} devices in step",
             high,
             low,
             [swinging],
             f"The sum of devices in step swings between {high} and {low}.",
+            f"A synchronous job has one rhythm, so that the whole site swings by {said(devices * (high_power - low_power), 'W')}.",
         ),
-        frame(
+        (
             "in step, with a store",
             high,
             low,
             [*shares, level, Words(392, 12, f"grid: {flat}", "end", 12, kind="memory")],
-            f"A store gives what is above the mean and takes what is below it, {said(store, 'J')} in each step; the grid sees {flat}.",
+            f"A store gives what is above the mean and takes what is below it, {moved} in each step; the grid sees {flat}.",
+            f"A store that gives above the mean and takes below it moves {moved} each way in a step, and the grid sees the mean.",
         ),
     ]
-    says = [
-        f"One device draws {said(high_power, 'W')} while it computes and {said(low_power, 'W')} while it waits for the others.",
-        f"If each of {devices:,} devices had its own rhythm, their sum would be flat, at {flat}.",
-        f"A synchronous job has one rhythm, so that the whole site swings by {said(devices * (high_power - low_power), 'W')}.",
-        f"A store that gives above the mean and takes below it moves {said(store, 'J')} each way in a step, and the grid sees the mean.",
+    scenes = []
+    for text, top, bottom, shown, alt, _ in stages:
+        at = (heights[0], heights[2], base)
+        ground = _three_steps(text, top, bottom, at, f"three steps of {said(period, 's')}", left, wide)
+        scenes.append(Scene([*ground, *shown], alt, tall=176.0))
+    return Frames(scenes, [says for *_, says in stages], "Power of a synchronous job over three steps")
+
+
+def _moved(x: float, wide: float, high_share: float, heights: tuple[float, float, float]) -> list[Shape]:
+    """What a store gives above the mean and takes below it in one step."""
+    high, mean, low = heights
+    return [
+        Box(x, high, wide * high_share, mean - high, kind="compute"),
+        Box(x + wide * high_share, mean, wide * (1 - high_share), low - mean, kind="memory"),
     ]
-    return Frames(scenes, says, "Power of a synchronous job over three steps")
+
+
+def _three_steps(
+    text: str, top: str, bottom: str, at: tuple[float, float, float], below: str, left: float, wide: float
+) -> list[Shape]:
+    """Title, the names of both powers at their heights, and the axis."""
+    high, low, base = at
+    return [
+        Words(8, 12, text, "start", 13, bold=True),
+        Words(left - 6, high, top, "end", 12),
+        Words(left - 6, low, bottom, "end", 12),
+        Curve([(left, base), (left + wide, base)], width=1.0),
+        Words(left + wide, base + 14, below, "end", 12),
+    ]
 
 
 def joules_by_clock(static: float = 100.0, dynamic: float = 300.0, knee: float = 0.0, exponent: float = 3.0) -> Scene:

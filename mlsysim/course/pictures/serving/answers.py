@@ -161,7 +161,6 @@ def speculation_in_time(guesses: int = 4, accepted: int = 2) -> Frames:
         raise InputError(
             f"speculation_in_time: guesses = {guesses}, accepted = {accepted}; a drawing shows 2 to 5, of which fewer are right"
         )
-    side, left = 48.0, 118.0
     own = [*"abcdefg"[:accepted], "x", *"?????"][: guesses + 1]
     stages = [
         ("draft", 1, "The small draft model guesses the next token, a, in one quick pass."),
@@ -182,45 +181,46 @@ def speculation_in_time(guesses: int = 4, accepted: int = 2) -> Frames:
             f"One pass of the large model has made {accepted + 1} tokens. The draft starts again from there.",
         ),
     ]
-    scenes = []
-    for stage, count, _ in stages:
-        shapes: list[Shape] = [
-            Words(8, 34, "draft, small", "start", 12),
-            Words(8, 92, "model, large", "start", 12),
-            Words(8, 150, "the answer", "start", 12),
-        ]
-        for i in range(count):
-            x = left + i * side
-            wrong = stage in ("keep", "next") and i > accepted - 1
-            shapes.append(
-                Box(x, 20, side - 8, 28, "abcdefg"[i], "waiting" if wrong else "extra", dashed=wrong, size=12)
-            )
-        if stage in ("check", "keep", "next"):
-            for i in range(guesses + 1):
-                x = left + i * side
-                late = stage != "check" and i > accepted
-                text = own[i] if i < len(own) and own[i] != "?" else ""
-                shapes.append(Box(x, 78, side - 8, 28, text, "waiting" if late else "compute", dashed=late, size=12))
-        if stage in ("keep", "next"):
-            for i in range(accepted + 1):
-                x = left + i * side
-                shapes.append(Box(x, 136, side - 8, 28, own[i], "memory", full=True, size=12))
-                shapes.append(Arrow([(x + side / 2 - 4, 107), (x + side / 2 - 4, 135)], width=1.2))
-        if stage == "next":
-            x = left + (accepted + 1) * side
-            shapes.append(Box(x, 136, side - 8, 28, "…", dashed=True, size=12))
-        scenes.append(
-            Scene(
-                shapes,
-                f"Speculative decoding, {stage}: {count} guesses of the draft above, the model's own tokens below, the answer last.",
-                tall=176,
-            )
+    scenes = [
+        Scene(
+            _guessed(stage, count, guesses, accepted, own),
+            f"Speculative decoding, {stage}: {count} guesses of the draft above, the model's own tokens below, the answer last.",
+            tall=176,
         )
+        for stage, count, _ in stages
+    ]
     return Frames(
         scenes,
         [says for *_, says in stages],
         f"Speculative decoding with {guesses} guesses, of which {accepted} are right",
     )
+
+
+def _guessed(stage: str, count: int, guesses: int, accepted: int, own: Sequence[str]) -> list[Shape]:
+    """Rows of the draft, of the model and of the answer, as far as the stage has come."""
+    side, left = 48.0, 118.0
+    kept = stage in ("keep", "next")
+    shapes: list[Shape] = [
+        Words(8, 34, "draft, small", "start", 12),
+        Words(8, 92, "model, large", "start", 12),
+        Words(8, 150, "the answer", "start", 12),
+    ]
+    for i in range(count):
+        wrong = kept and i > accepted - 1
+        look = "waiting" if wrong else "extra"
+        shapes.append(Box(left + i * side, 20, side - 8, 28, "abcdefg"[i], look, dashed=wrong, size=12))
+    for i in range(guesses + 1) if kept or stage == "check" else ():
+        late = kept and i > accepted
+        text = own[i] if i < len(own) and own[i] != "?" else ""
+        look = "waiting" if late else "compute"
+        shapes.append(Box(left + i * side, 78, side - 8, 28, text, look, dashed=late, size=12))
+    for i in range(accepted + 1) if kept else ():
+        x = left + i * side
+        shapes.append(Box(x, 136, side - 8, 28, own[i], "memory", full=True, size=12))
+        shapes.append(Arrow([(x + side / 2 - 4, 107), (x + side / 2 - 4, 135)], width=1.2))
+    if stage == "next":
+        shapes.append(Box(left + (accepted + 1) * side, 136, side - 8, 28, "…", dashed=True, size=12))
+    return shapes
 
 
 def who_is_met(lengths: Sequence[int] = (2, 2, 2, 8)) -> Scene:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from mlsysim import units
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Frames, Piece, Scene, Shape, Words, bar
 from mlsysim.errors import InputError
-from mlsysim.evidence.measured.fronts import loop_at, services
+from mlsysim.evidence.measured.fronts import loop_at
+from mlsysim.evidence.measured.measurements import measurements
 from mlsysim.serving import Loop
 
 _LEFT, _RIGHT, _TOP, _LOW = 62.0, 384.0, 26.0, 198.0  # of a drawn pair of axes
@@ -163,7 +164,7 @@ def loop_of_users(users: int = 4) -> Scene:
 
 def pools_in_balance() -> Scene:
     """The nodes of a day of DeepSeek's service: how many of a hundred its prompts and its answers keep busy."""
-    s = services()
+    s = measurements("service")
     answers = s["deepseek-output"].value / s["deepseek-decode"].value
     prompts = s["deepseek-input"].value / s["deepseek-prefill"].value
     whole = prompts + answers

@@ -1,46 +1,33 @@
 """What others count and measure of vision, diffusion and recommendation, beside what our equations give without a fit."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 from mlsysim import beyond, catalog
-from mlsysim.errors import InputError, named
-from mlsysim.evidence.measured.measurements import Measurement, PrintedCheck, beyond_language
+from mlsysim.errors import InputError
+from mlsysim.evidence.measured.measurements import Check, Measurement, measurement
 from mlsysim.evidence.metrics import signed_error
 
 _TRAINED = 3  # forward passes that a training step is worth: itself, and the gradients of inputs and of weights
 
 
-@dataclass(frozen=True)
-class BeyondCheck(PrintedCheck):
-    """One printed figure beside ours: a count, or for times and rates the bound of the iron law; error = predicted/printed - 1."""
-
-    @property
-    def reached(self) -> float:
-        """Share of the bound that was reached; of a count, printed over counted."""
-        ratio = self.printed / self.predicted
-        return 1.0 / ratio if self.measurement.quantity == "time" else ratio
-
-
-def _images(m: Measurement) -> float:
-    i = m.inputs
+def _images(m: Measurement, i: Mapping[str, Any]) -> float:
     found = beyond.vision_batch(
         i["model"], m.device, i["batch"], m.precision, i.get("element_bytes", 2.0), fused=i["fused"]
     )
     return found.rate * float(i.get("devices", 1))
 
 
-def _samples(m: Measurement) -> float:
+def _samples(m: Measurement, i: Mapping[str, Any]) -> float:
     """Every device holds all tables, so that nothing is exchanged."""
-    i = m.inputs
     sizes = {"row_element_bytes": i["row_element_bytes"], "element_bytes": i["element_bytes"]}
     found = beyond.recommendation_batch(i["model"], m.device, i["batch"], precision=m.precision, **sizes)
     return found.rate * float(i["devices"] / i["pairs"])
 
 
-def _recommendation_training(m: Measurement) -> float:
+def _recommendation_training(m: Measurement, i: Mapping[str, Any]) -> float:
     """Rows are read, then read and written again; pooled rows go forth and their gradients back."""
-    i = m.inputs
     entry = catalog.recommender(i["model"])
     given = {k: i[k] for k in ("batch", "devices", "bandwidth", "row_element_bytes", "element_bytes")}
     found = beyond.recommendation_batch(
@@ -51,8 +38,7 @@ def _recommendation_training(m: Measurement) -> float:
     return float(i["batch"] * i["devices"] / step)
 
 
-def _flux(m: Measurement) -> float:
-    i = m.inputs
+def _flux(m: Measurement, i: Mapping[str, Any]) -> float:
     tokens = beyond.patch_tokens(*(i[k] for k in ("height", "width", "patch", "downscale", "extra_tokens")))
     flops = beyond.patch_flops(tokens, i["layers"], i["hidden"], i["ffn"])
     device = catalog.device(m.device)
@@ -60,8 +46,7 @@ def _flux(m: Measurement) -> float:
     return float(beyond.denoising_time(i["steps"], flops, 2.0 * i["parameters"], *rates, passes=i["passes"]))
 
 
-def _pretraining(m: Measurement) -> float:
-    i = m.inputs
+def _pretraining(m: Measurement, i: Mapping[str, Any]) -> float:
     if "model" in i:
         one = 2.0 * catalog.patch_transformer(i["model"]).macs
     else:
@@ -73,47 +58,23 @@ def _peak(m: Measurement) -> float:
     return catalog.device(m.device).peak_flops[m.precision]
 
 
-_KINDS: Mapping[str, Callable[[Measurement], float]] = {
-    "denoiser-macs": lambda m: float(catalog.patch_transformer(m.inputs["model"]).macs),
-    "sampling-macs": lambda m: float(
-        beyond.denoising_flops(
-            m.inputs["steps"], catalog.patch_transformer(m.inputs["model"]).macs, passes=m.inputs["passes"]
-        )
+RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], float]] = {
+    "denoiser-macs": lambda _, i: catalog.patch_transformer(i["model"]).macs,
+    "sampling-macs": lambda _, i: beyond.denoising_flops(
+        i["steps"], catalog.patch_transformer(i["model"]).macs, passes=i["passes"]
     ),
     "pretraining-flops": _pretraining,
-    "sample-flops": lambda m: 2.0 * catalog.recommender(m.inputs["model"]).macs,
-    "table-bytes": lambda m: float(
-        catalog.recommender(m.inputs["model"]).table_parameters * m.inputs["row_element_bytes"]
-    ),
+    "sample-flops": lambda _, i: 2.0 * catalog.recommender(i["model"]).macs,
+    "table-bytes": lambda _, i: catalog.recommender(i["model"]).table_parameters * i["row_element_bytes"],
     "images": _images,
     "samples": _samples,
     "recommendation-training": _recommendation_training,
-    "denoiser-training": lambda m: (
-        m.inputs["devices"]
-        * _peak(m)
-        / (_TRAINED * 2.0 * catalog.patch_transformer(m.inputs["model"]).macs * m.inputs["global_batch"])
+    "denoiser-training": lambda m, i: (
+        i["devices"] * _peak(m) / (_TRAINED * 2.0 * catalog.patch_transformer(i["model"]).macs * i["global_batch"])
     ),
-    "core-time": lambda m: m.inputs["flops"] / (_peak(m) / m.inputs["cores_per_device"]),
+    "core-time": lambda m, i: i["flops"] / (_peak(m) / i["cores_per_device"]),
     "flux-image": _flux,
 }
-
-
-def beyond_check(name: str, precision: str = "") -> BeyondCheck:
-    """What the equations give for a printed figure beyond language; nothing is fitted to any of them.
-
-    Another ``precision`` than the row has is for those whose page does not say it.
-
-    >>> round(beyond_check("flux-dev-h100-compiled").reached, 2)
-    0.49
-    """
-    row = named("measurement", name, beyond_language())
-    row = replace(row, precision=precision) if precision else row
-    return BeyondCheck(row, float(_KINDS[row.kind](row)))
-
-
-def beyond_checks() -> list[BeyondCheck]:
-    """Every row, in the order of the data."""
-    return [beyond_check(name) for name in beyond_language()]
 
 
 def carried_over(name: str, learnt_from: str) -> float:
@@ -129,7 +90,7 @@ def carried_over(name: str, learnt_from: str) -> float:
     """
     if name == learnt_from:
         raise InputError(f"learnt_from = {learnt_from!r} is the row to be judged; name another one")
-    one, other = beyond_check(name), beyond_check(learnt_from)
+    one, other = (Check(m, float(RULES[m.kind](m, m.inputs)), m.value) for m in map(measurement, (name, learnt_from)))
     share = other.reached
     value = one.predicted / share if one.measurement.quantity == "time" else one.predicted * share
-    return float(signed_error(value, one.printed))
+    return float(signed_error(value, one.measured))

@@ -1,26 +1,17 @@
 """What others print of numbers below 16 bits, beside what our equations give; nothing is fitted to any of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import Any
 
 from mlsysim import catalog, inference, memory, training
 from mlsysim.catalog import Model
-from mlsysim.errors import named
-from mlsysim.evidence.measured.measurements import Measurement, PrintedCheck, narrow
+from mlsysim.evidence.measured.measurements import Check, Measurement
 from mlsysim.flops import forward_flops
 from mlsysim.memory.quantised import stored_parts
 from mlsysim.transformer import parameter_count
 
 _WIDE = "bf16"
 _WIDE_BYTES = 2.0
-
-
-@dataclass(frozen=True)
-class NarrowCheck(PrintedCheck):
-    """One printed figure; error = predicted/printed - 1. Of a whole step ``predicted`` is a ceiling and no forecast."""
-
-    share: float = 1.0  # of the work, in the narrow format
-    implied: float = 1.0  # share that would give what is printed, had it got faster by the full factor
 
 
 def linear_share(model: Model | str, seq: float, part: str = "linear") -> float:
@@ -82,59 +73,54 @@ def cast_bytes(precision: str, layouts: int, calibrated: bool = False) -> float:
     return float(_WIDE_BYTES * (1 if calibrated else s.readings) + layouts * s.stored_bytes)
 
 
-def _checkpoint(row: Measurement) -> NarrowCheck:
-    return NarrowCheck(row, stored_bytes(row.inputs["model"], row.precision))
+def _checkpoint(row: Measurement, i: Mapping[str, Any]) -> float:
+    return stored_bytes(i["model"], row.precision)
 
 
-def _cast(row: Measurement) -> NarrowCheck:
+def _cast(row: Measurement, i: Mapping[str, Any]) -> float:
     """One reading: where a second is needed, the source times it apart."""
-    i, s = row.inputs, memory.SCALINGS[row.precision]
-    return NarrowCheck(row, i["numbers"] * (_WIDE_BYTES + i["layouts"] * s.stored_bytes))
+    s = memory.SCALINGS[row.precision]
+    return float(i["numbers"] * (_WIDE_BYTES + i["layouts"] * s.stored_bytes))
 
 
-def _product(row: Measurement) -> NarrowCheck:
-    i, d = row.inputs, catalog.device(row.device)
+def _product(row: Measurement, i: Mapping[str, Any]) -> float:
+    d = catalog.device(row.device)
     width = i["width"] if "width" in i else 3 / (1 / i["m"] + 1 / i["k"] + 1 / i["n"])
     gain = rate_gain(row.device, row.precision)
     wide = d.peak_flops[_WIDE]
     beta = i.get("bandwidth", d.memory_bandwidth)
     even = training.cast_break_even(cast_bytes(row.precision, i["layouts"]), beta, wide, gain * wide)
-    return NarrowCheck(row, float(training.narrow_gain(gain, width, even)))
+    return float(training.narrow_gain(gain, width, even))
 
 
-def _cast_share(row: Measurement) -> NarrowCheck:
-    i, d = row.inputs, catalog.device(row.device)
+def _cast_share(row: Measurement, i: Mapping[str, Any]) -> float:
+    d = catalog.device(row.device)
     numbers = i["m"] * i["k"] + i["m"] * i["n"] + i["experts"] * i["k"] * i["n"]
     two = 2 * cast_bytes(row.precision, 1)  # by rows and by columns, each a kernel that reads
     casts = float(training.cast_time(numbers, two, d.memory_bandwidth))
     products = 3 * 2 * i["m"] * i["k"] * i["n"] / d.peak_flops[training.PEAK_FORMAT[row.precision]]
-    return NarrowCheck(row, casts / (casts + products))
+    return float(casts / (casts + products))
 
 
-def _step(row: Measurement) -> NarrowCheck:
-    i = row.inputs
+def _step(row: Measurement, i: Mapping[str, Any]) -> Check:
+    """A ceiling and no forecast, with the share that would give what is printed, had it got faster by the full factor."""
     share = linear_share(i["model"], i["seq"], i["part"])
     gain = rate_gain(row.device, row.precision, i.get("from_format", _WIDE))
     most = float(inference.hybrid_gain(1.0, 1 / gain, 1 - share))
-    return NarrowCheck(row, most, share, float(training.implied_share(row.value, gain)))
+    implied = float(training.implied_share(row.value, gain))
+    return Check(row, most, row.value, {"share": share, "implied": implied})
 
 
-def _decode(row: Measurement) -> NarrowCheck:
+def _decode(row: Measurement, i: Mapping[str, Any]) -> Check:
     """Bytes that a step reads, the weights and the cache, in 16 bits over the narrow ones."""
-    i = row.inputs
     cache = i["sequences"] * float(memory.kv_cache_of(i["model"], 1, i["context"]))
     wide, slim = (stored_bytes(i["model"], p) for p in (_WIDE, row.precision))
-    share = (wide - _unread(i["model"])) / (wide - _unread(i["model"]) + cache)
-    most = (wide - _unread(i["model"]) + cache) / (slim - _unread(i["model"]) + cache)
-    return NarrowCheck(row, most, share)
+    unread = _WIDE_BYTES * parameter_count(i["model"]).embedding  # a step reads a few rows of it only
+    read = wide - unread + cache
+    return Check(row, read / (slim - unread + cache), row.value, {"share": (wide - unread) / read})
 
 
-def _unread(model: str) -> float:
-    """Bytes of the embedding, of which a step reads a few rows only."""
-    return _WIDE_BYTES * parameter_count(model).embedding
-
-
-_KINDS: Mapping[str, Callable[[Measurement], NarrowCheck]] = {
+RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], Check | float]] = {
     "checkpoint": _checkpoint,
     "cast": _cast,
     "product": _product,
@@ -142,18 +128,3 @@ _KINDS: Mapping[str, Callable[[Measurement], NarrowCheck]] = {
     "step": _step,
     "decode": _decode,
 }
-
-
-def narrow_check(name: str) -> NarrowCheck:
-    """What the equations give for a printed figure of a narrow format.
-
-    >>> round(narrow_check("torchao-product-mxfp8-16384").predicted, 2)
-    1.9
-    """
-    row = named("measurement", name, narrow())
-    return _KINDS[row.kind](row)
-
-
-def narrow_checks() -> list[NarrowCheck]:
-    """Every row that an equation can answer, in the order of the data; perplexities are quoted only."""
-    return [narrow_check(name) for name, row in narrow().items() if row.kind in _KINDS]

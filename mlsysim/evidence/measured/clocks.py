@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ class ClockRun(Result):
         return min(zip(self.energy, self.settings, strict=True))[1]
 
 
-class Curve(NamedTuple):
+class PowerCurve(NamedTuple):
     """A device's power against its clock, and the share of the work that the clock sets."""
 
     static: float
@@ -60,34 +60,10 @@ class Curve(NamedTuple):
         """Knee and exponent, by the names that the equations use."""
         return {"knee": self.knee, "exponent": self.exponent}
 
-    def scaled(self, power: float) -> "Curve":
+    def scaled(self, power: float) -> "PowerCurve":
         """The same curve for a device that draws so much at its highest clock."""
         by = power / (self.static + self.dynamic)
         return self._replace(static=self.static * by, dynamic=self.dynamic * by)
-
-
-@dataclass(frozen=True)
-class ClockCheck(Result):
-    """A run beside the curve; errors are predicted over measured less 1, a row each."""
-
-    run: ClockRun
-    fitted: bool  # whether rows of this run are in the fit
-    time: tuple[float, ...]
-    power: tuple[float, ...]
-
-    @property
-    def time_errors(self) -> tuple[float, ...]:
-        return tuple(float(signed_error(a, b)) for a, b in zip(self.time, self.run.time, strict=True))
-
-    @property
-    def energy_errors(self) -> tuple[float, ...]:
-        ours = (t * p for t, p in zip(self.time, self.power, strict=True))
-        return tuple(float(signed_error(a, b)) for a, b in zip(ours, self.run.energy, strict=True))
-
-    @property
-    def cheapest(self) -> float:
-        """The setting that the curve would choose among those of the run."""
-        return min((t * p, s) for t, p, s in zip(self.time, self.power, self.run.settings, strict=True))[1]
 
 
 @cache
@@ -116,7 +92,7 @@ def _clocks(run: ClockRun) -> list[float]:
 
 
 @cache
-def fitted_curve() -> Curve:
+def fitted_curve() -> PowerCurve:
     """The curve of an A100, fitted by least squares of relative errors on every second row of one pass.
 
     >>> c = fitted_curve()
@@ -139,17 +115,16 @@ def fitted_curve() -> Curve:
     slower = [(1 / x - 1, t / times[-1] - 1) for x, t in zip(clocks, times, strict=True)]
     share = sum(a * b for a, b in slower) / sum(a * a for a, _ in slower)
     _, static, dynamic, knee, exponent = best
-    return Curve(static, dynamic, knee, exponent, share)
+    return PowerCurve(static, dynamic, knee, exponent, share)
 
 
-def clock_check(name: str) -> ClockCheck:
-    """A run beside the curve. Another device takes the A100's shape, scaled to what it draws at its highest setting.
+def on_curve(name: str) -> ClockRun:
+    """A run as the curve has it. Another device takes the A100's shape, scaled to what it draws at its highest setting.
 
-    >>> check = clock_check("a100-bloom-forward")
-    >>> check.fitted, max(map(abs, check.energy_errors)) < 0.15
-    (False, True)
+    >>> max(map(abs, errors("a100-bloom-forward", "energy"))) < 0.15
+    True
     """
-    run = named("run", name, {n: r for n, r in clock_runs().items() if r.kind != "grid"})
+    run = named("run", name, clocked())
     own = run.device == clock_runs()[FITTED].device
     curve = fitted_curve() if own else fitted_curve().scaled(run.power[-1])
     if run.kind == "clock":
@@ -158,12 +133,18 @@ def clock_check(name: str) -> ClockCheck:
         clocks = [float(energy.capped_clock(cap, curve.static, curve.dynamic, **curve.shape)) for cap in run.settings]
     power = tuple(float(energy.clock_power(curve.static, curve.dynamic, x, **curve.shape)) for x in clocks)
     time = tuple(float(energy.clock_time(run.time[-1], curve.compute_share, x)) for x in clocks)
-    return ClockCheck(run, name == FITTED, time, power)
+    return replace(run, time=time, power=power)
 
 
-def clock_checks() -> list[ClockCheck]:
-    """Every run at locked clocks or under caps, in the order of the data."""
-    return [clock_check(n) for n, r in clock_runs().items() if r.kind != "grid"]
+def errors(name: str, what: str) -> tuple[float, ...]:
+    """Errors of the curve on each row of a run, predicted over measured less 1; ``what`` is time or energy."""
+    ours, measured = getattr(on_curve(name), what), getattr(clock_runs()[name], what)
+    return tuple(float(signed_error(a, b)) for a, b in zip(ours, measured, strict=True))
+
+
+def clocked() -> dict[str, ClockRun]:
+    """Every run at locked clocks or under caps, in the order of the data; rows of ``FITTED`` are in the fit."""
+    return {n: r for n, r in clock_runs().items() if r.kind != "grid"}
 
 
 def shifted(name: str, hours: int) -> float:
