@@ -1,6 +1,6 @@
 """mlsysim: a textbook that runs.
 
-Small, sourced models of how fast, how big, how costly and how dirty a machine-learning system will be.
+Small, sourced models of the speed, size, cost and carbon emissions of machine-learning systems.
 Everything is in SI units (byte, FLOP, second, watt, joule, token, USD). Submodules load on first use, so that
 ``import mlsysim`` costs milliseconds and needs nothing but the standard library.
 """

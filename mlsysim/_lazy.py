@@ -1,4 +1,4 @@
-"""Names of a package that come with their first use, so that importing the package costs nothing."""
+"""Lazy attributes of a package: each loads on first use, so that importing the package costs nothing."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def lazily(package: str, homes: Mapping[str, str], root: str = "") -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package: ``homes`` says in which module below ``root``, or below itself, a name stands.
+    """The ``__getattr__`` of a package: ``homes`` maps each name to its module below ``root``, or below the package itself.
 
     >>> lazily("mlsysim.drawing", {"Chart": "charts"})("Chart").__name__
     'Chart'

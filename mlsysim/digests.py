@@ -1,4 +1,4 @@
-"""Names made of content: what a store or a cache keeps a result under, so that another question never finds it.
+"""Content digests: the keys of stores and caches, so that different questions never share an entry.
 
 A name covers everything that decides a result: the values of all arguments down to the last array element, the code of
 every function, and this package's own sources. Nothing is pickled, and no object is asked how it wants to be shown.
@@ -27,7 +27,7 @@ _HEAP = 1 << 9  # of a type's flags: made by a class statement
 
 @cache
 def build() -> str:
-    """Version of this package and a digest of its sources and its data, so that an edited model never meets an old price."""
+    """Version of this package and a digest of its sources and its data, so that an edited model never finds an old result."""
     found = sha256()
 
     def add(folder: Any) -> None:
@@ -67,7 +67,7 @@ def content(*values: Any) -> str:
 
 
 class _Writer:
-    """Writes values as bytes that no other values make: every part has its kind and its length before it."""
+    """Serialises values unambiguously: every part is preceded by its kind and length."""
 
     def __init__(self) -> None:
         self.digest = sha256(sys.version.encode())  # bytecode belongs to one version of Python

@@ -113,7 +113,7 @@ _ROUNDING = 1e-9  # relative, of sums that were rounded before they are compared
 
 @dataclass(frozen=True)
 class Relation:
-    """What the arguments of an equation owe each other, as in ``running < budget``: one of ours, written beside the formula."""
+    """A constraint between arguments of an equation, such as ``running < budget``, declared beside its formula."""
 
     text: str
     left: CodeType
@@ -128,14 +128,14 @@ class Relation:
         return cls(text, compile(match[1], text, "eval"), match[2], compile(match[3], text, "eval"))
 
     def holds(self, given: Mapping[str, Any]) -> bool:
-        """Whether it holds, in every element of arrays."""
+        """Whether the constraint holds in every element."""
         left, right = (eval(side, {"__builtins__": {}}, dict(given)) for side in (self.left, self.right))
         if self.sign == "<=":
             return all_true(left <= right + _ROUNDING * abs(right))
         return all_true(left < right if self.sign == "<" else left != right)
 
     def check(self, owner: str, given: Mapping[str, Any], units: Mapping[str, str]) -> None:
-        """Raise an InputError that names the values unless it holds."""
+        """Raise an InputError that names the values if the constraint is violated."""
         if not self.holds(given):
             used = {*self.left.co_names, *self.right.co_names}
             values = ", ".join(f"{name} = {_said(value, units[name])}" for name, value in given.items() if name in used)
@@ -150,7 +150,7 @@ COUNT = "[1, inf) whole"  # things that are counted: stages, micro-batches, rank
 
 @dataclass(frozen=True)
 class Equation:
-    """One registered equation: where it stands in the book, who published it, and what its numbers mean."""
+    """A registered equation: its place in the book, its source, and the meaning and unit of its numbers."""
 
     label: str
     function: Callable[..., Any]
@@ -249,7 +249,7 @@ def label_of(function: Callable[..., Any]) -> str:
 
 @contextmanager
 def recording() -> Iterator[set[str]]:
-    """Collect the labels of the equations that are really evaluated inside the block, by this thread.
+    """Trace a block: collect the labels of the equations that this thread evaluates in it.
 
     >>> from mlsysim import roofline
     >>> with recording() as called:
@@ -266,15 +266,15 @@ def recording() -> Iterator[set[str]]:
 
 
 def is_recording() -> bool:
-    """Whether somebody collects labels now: what is kept from an earlier call would hide its equations from them."""
+    """True while equations are traced; caches must then be bypassed."""
     return bool(_recorders.get())
 
 
 def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
-    """Keep what a function makes of one object, such as a model, as long as the object lives.
+    """Cache the result of a function of one object, such as a model, for as long as the object lives.
 
-    By identity: objects with mappings in them have no hash. While somebody records equations nothing is taken from before,
-    so that he hears all of them.
+    The key is the object's identity, since objects that hold mappings have no hash. While equations are traced the cache is
+    bypassed, so that the trace is complete.
     """
     known: dict[int, tuple[ref[T], R]] = {}
 
@@ -321,7 +321,7 @@ def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain)
 
 
 def shown(value: Any, most: int = 40) -> str:
-    """A value in an error: in one line, and cut."""
+    """Shorten a value for an error message: one line of at most ``most`` characters."""
     if isinstance(value, int) and abs(value) > 1e30:  # Python refuses to write integers of thousands of digits
         return f"an integer of {value.bit_length()} bits"
     text = " ".join(str(value).split())
@@ -336,17 +336,17 @@ _ANY = Domain.of("(-inf, inf)")
 
 
 def _is_finite_number(result: Any) -> bool:
-    """Whether a result is a number: neither NaN nor infinite nor complex, in no element."""
+    """Whether every element of a result is a finite real number."""
     return not isinstance(result, complex) and _ANY.contains(result)
 
 
 def _is_number(result: Any) -> bool:
-    """The same, with infinity for *never*."""
+    """Whether every element of a result is a real number; infinity is allowed and means *never*."""
     return not isinstance(result, complex) and all_true(result == result)
 
 
 def _refusal(owner: str, given: Mapping[str, Any]) -> InputError:
-    """What to say when arguments that lie inside their ranges one by one have no answer together."""
+    """The error for arguments that are each in range but have no finite result together."""
     values = ", ".join(f"{name} = {shown(value, 24)}" for name, value in given.items())
     return InputError(
         f"{owner}: {values} have no finite result (they divide by zero, or it is larger than any float); change one of them"
@@ -354,7 +354,7 @@ def _refusal(owner: str, given: Mapping[str, Any]) -> InputError:
 
 
 def _refused(docstring: str, domains: Mapping[str, Domain], relations: Sequence[str]) -> str:
-    """What a docstring says of refusals: the declared ranges and relations, which stand once, in the declaration."""
+    """The ``Raises`` section of a docstring, from the declared ranges and relations."""
     inside: dict[str, list[str]] = {}
     for name, domain in domains.items():
         inside.setdefault(domain.text, []).append(name)
@@ -366,7 +366,7 @@ def _refused(docstring: str, domains: Mapping[str, Domain], relations: Sequence[
 
 
 def unchecked(function: Callable[P, R]) -> Callable[P, R]:
-    """The bare formula of an equation: for the steps of a recurrence, of which the first was checked and recorded.
+    """The formula of an equation without checks or tracing: for the later steps of a recurrence.
 
     >>> import mlsysim.roofline
     >>> unchecked(mlsysim.roofline.ridge_point)(300e12, 2e12)

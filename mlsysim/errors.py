@@ -1,4 +1,4 @@
-"""Errors that say which argument, which value, which range, and how to mend it."""
+"""Errors that name the argument, the value, the valid range and the fix."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -13,11 +13,11 @@ class MlsysimError(Exception):
 
 
 class InputError(MlsysimError, ValueError):
-    """A value that is not what an argument, a file or an option needs."""
+    """An invalid value of an argument, a file or an option."""
 
 
 class UnknownNameError(MlsysimError, KeyError):
-    """A name that no catalogue, registry or exercise set holds."""
+    """A name that is in no catalogue, registry or exercise set."""
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0]) if self.args else ""
@@ -52,7 +52,7 @@ def _nearest(name: str, known: tuple[str, ...]) -> list[str]:
 
 
 def named(kind: str, name: str, known: Mapping[str, Entry], hint: str = "") -> Entry:
-    """What has that name, or an UnknownNameError with the nearest known names.
+    """The entry of that name; else an UnknownNameError with the nearest known names.
 
     >>> named("device", "H100", {"H100": "SXM5"})
     'SXM5'

@@ -1,4 +1,4 @@
-"""Reading a file that somebody else wrote: bounded, a plain file only, with one sentence that says what is wrong."""
+"""Bounded reading of untrusted files: plain files only, with one sentence per error."""
 
 import os
 import stat
@@ -70,7 +70,7 @@ def read_text(path: str | Path, most: int, give: str, oversize: str) -> str:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, whoever else writes the same one.
+    """Write a file atomically, also when several processes write the same one.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def check_writable(path: str | Path, option: str) -> None:
-    """Refuse a place where no file can be written before the work that would fill it is begun.
+    """Check that a path can be written before the work that fills it begins.
 
     Raises
     ------

@@ -67,7 +67,7 @@ def log_error(predicted: Num, measured: Num) -> Num:
 
 @equation("eq-interval", formula="predicted * exp(-quantile)", domain={"predicted": POSITIVE, "quantile": "[-10, 10]"})
 def interval_end(predicted: Num, quantile: Num) -> Num:
-    """The measurement that a prediction would have if its log error were a given quantile of past ones.
+    """The measurement that a prediction would have if its log error were a given quantile of past errors.
 
     Formula: m = p exp(-q).
 
@@ -102,15 +102,15 @@ class ErrorQuantiles(Result):
     nominal: float  # share of new measurements that the range should hold
     low: float
     high: float
-    groups: int  # sources, or domains that were left out whole
+    groups: int  # sources, or left-out domains
     rows: int
     coverage: float  # share that it did hold, each group judged by the others
     date: str
 
     @property
     def votes(self) -> str:
-        """What has one vote each: a source on known ground, a left-out domain on new ground."""
-        return f"{self.groups} {'sources' if self.domain == KNOWN else 'domains left out whole'}"
+        """What has one vote each: a source in domain, a left-out domain out of domain."""
+        return f"{self.groups} {'sources' if self.domain == KNOWN else 'left-out domains'}"
 
     @property
     def width(self) -> float:
@@ -119,7 +119,7 @@ class ErrorQuantiles(Result):
 
     @property
     def factors(self) -> tuple[float, float]:
-        """What to multiply a prediction with for the two ends of its range."""
+        """Factors on the prediction that give both ends of its range."""
         return interval_end(1.0, self.high), interval_end(1.0, self.low)
 
     def summary(self) -> list[str]:
@@ -150,7 +150,7 @@ class Interval(Result):
     low: Num
     high: Num
     quantiles: ErrorQuantiles
-    missing: tuple[str, ...] = ()  # parts of the domain that no source has, in words
+    missing: tuple[str, ...] = ()  # parts of the domain that no source covers, in words
 
     @property
     def domain(self) -> str:
@@ -159,12 +159,14 @@ class Interval(Result):
 
     @property
     def where(self) -> str:
-        """Which domain it is in, and why, in words."""
-        return f"{self.domain} domain" + (f": no source has {' or '.join(self.missing)}" if self.missing else "")
+        """Whether the prediction is in domain, and if not why, in words."""
+        if self.domain == KNOWN:
+            return "in domain"
+        return "out of domain" + (f": no source covers {' or '.join(self.missing)}" if self.missing else "")
 
     @property
     def whose(self) -> str:
-        """What share of past errors the range holds, and what of the domain none of them has, in a few words."""
+        """Coverage of the range over past errors, and the part of the domain that none of them covers."""
         of = f"{self.quantiles.nominal:.0%} range of past errors"
         lacks = [
             f"on {m.removeprefix('generation ').strip(chr(39))}" if m.startswith("generation ") else f"with {m}"
@@ -183,7 +185,7 @@ class Interval(Result):
         )
 
     def words(self, unit: str) -> str:
-        """Both ends in their unit, and what the range promises."""
+        """Both ends in their unit, and the coverage that the range promises."""
         q = self.quantiles
         return (
             f"{units.format(self.low, unit, 3)} to {units.format(self.high, unit, 3)}, where {q.nominal:.0%} of measurements are "
@@ -217,7 +219,7 @@ class Interval(Result):
         return (
             f"{q.nominal:.0%} of measurements are expected between {_times(self.low / self.value)} and "
             f"{_times(self.high / self.value)} of the prediction ({q.class_name}, {self.where}; {q.rows} rows of {q.votes}"
-            f"{', pooled' if len(q.pool) > 1 else ''}; held {q.coverage:.0%} of the left-out ones, {q.date})"
+            f"{', pooled' if len(q.pool) > 1 else ''}; coverage {q.coverage:.0%} of those left out, {q.date})"
         )
 
 
@@ -236,7 +238,7 @@ def _file() -> Mapping[str, Any]:
 
 @cache
 def error_quantiles(domain: str = KNOWN) -> Mapping[str, ErrorQuantiles]:
-    """Every class that has quantiles in a known or in a new domain, by name.
+    """Error quantiles by class, in domain or out of domain.
 
     >>> old, new = error_quantiles()["training_step"], error_quantiles("new")["training_step"]
     >>> new.low <= old.low < old.high <= new.high
@@ -266,12 +268,12 @@ def class_names() -> tuple[str, ...]:
 
 @cache
 def refusals() -> Mapping[str, str]:
-    """Classes for which no range is given, and why."""
+    """Classes without a range, with the reason."""
     return MappingProxyType({name: entry["refused"] for name, entry in _file().items() if "refused" in entry})
 
 
 def checks(class_name: str) -> Mapping[str, Any]:
-    """How the ranges of a class did where they could fail: shares held of left-out sources, of left-out domains, and later.
+    """Coverage of a class's ranges on left-out sources, left-out domains and later measurements.
 
     >>> 0.5 < checks("training_step")["coverage_domains"] <= 1.0
     True
@@ -283,7 +285,7 @@ def checks(class_name: str) -> Mapping[str, Any]:
 
 @cache
 def seen(class_name: str) -> Mapping[str, tuple[str, ...]]:
-    """What the sources behind a class have: generations, kinds of model, precisions, phases.
+    """Generations, kinds of model, precisions and phases that a class's sources cover.
 
     >>> "Hopper" in seen("training_step")["generation"]
     True
@@ -294,7 +296,7 @@ def seen(class_name: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def unseen(class_name: str, place: Mapping[str, str]) -> tuple[str, ...]:
-    """The parts of a domain that no source behind a class has, in words; none on known ground.
+    """The parts of a domain that no source of a class covers, in words; empty in domain.
 
     >>> place = {"generation": "Volta", "kind": "dense", "precision": "16-bit", "phase": "pretrain"}
     >>> unseen("training_step", place)
@@ -305,7 +307,7 @@ def unseen(class_name: str, place: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _counted(class_name: str, place: Mapping[str, str]) -> bool:
-    """Whether it is arithmetic on what is given, which has errors of its own."""
+    """Whether the quantity is arithmetic on given inputs, which have errors of their own."""
     alone = _file()[class_name].get("counted", {}).get("places", {})
     return any(place.get(part) in values for part, values in alone.items())
 
@@ -313,8 +315,8 @@ def _counted(class_name: str, place: Mapping[str, str]) -> bool:
 def interval(class_name: str, predicted: Num, place: Mapping[str, str] | None = None) -> Interval:
     """The range in which a measurement of a predicted quantity is expected.
 
-    Formula: eq-interval at the upper and at the lower quantile of eq-log-error over published measurements: on known ground
-    over sources that were left out, on new ground over whole domains that were (eq-two-levels).
+    Formula: eq-interval at the upper and at the lower quantile of eq-log-error over published measurements: in domain over
+    sources that were left out, out of domain over whole domains that were (eq-two-levels).
 
     Parameters
     ----------
@@ -323,8 +325,8 @@ def interval(class_name: str, predicted: Num, place: Mapping[str, str] | None = 
     predicted : float or array
         A prediction of that class by the calibrated model; greater than zero.
     place : mapping, optional
-        Where it lies: ``generation``, ``kind``, ``precision`` and ``phase``, as :func:`seen` lists them. A place with a part that no source has is on new
-        ground, and so is one that nobody names.
+        Where it lies: ``generation``, ``kind``, ``precision`` and ``phase``, as :func:`seen` lists them. A domain with a part that no source covers is out of
+        domain, and so is one that nobody names.
 
     Raises
     ------

@@ -79,7 +79,7 @@ def gemm_bytes(m: Num, n: Num, k: Num, element_bytes: Num) -> Num:
 
 @equation("eq-tile-padding", formula="-(-size // tile) * tile", domain={"size": "[0, inf) whole", "tile": COUNT})
 def tile_padding(size: Num, tile: Num) -> Num:
-    """Length that a tiled kernel really works on: whole tiles, the last one padded.
+    """Padded length of a tiled kernel: whole tiles, the last one padded.
 
     Formula: padded = ceil(size / tile) x tile.
 
@@ -125,7 +125,7 @@ def measured_kernel_time(
     startup_time: Num = 0.0,
     unhidden_bytes: Num = 0.0,
 ) -> Num:
-    """Time of a real kernel: the iron law with one efficiency for each clock, a start, and an end nothing overlaps.
+    """Time of a real kernel: the iron law with one efficiency for each clock, a start, and an end that is not overlapped.
 
     Formula: t = max(FLOPs / (e_c P), bytes / (e_m BW)) + unhidden bytes / (e_m BW) + t_s.
 
@@ -200,7 +200,7 @@ def wave_share(tiles: Num, multiprocessors: Num) -> Num:
     domain={"tiles": COUNT, "multiprocessors": COUNT},
 )
 def last_wave_bytes(result_bytes: Num, tiles: Num, multiprocessors: Num) -> Num:
-    """Traffic of a result that no arithmetic is left to hide: what the last wave of tiles writes.
+    """Bytes that the last wave of tiles writes, which no arithmetic is left to overlap.
 
     Formula: B_u = B_C min(1, S / T).
 
@@ -227,7 +227,7 @@ def last_wave_bytes(result_bytes: Num, tiles: Num, multiprocessors: Num) -> Num:
 
 @equation("eq-chain-time", formula="depth * element_bytes * byte_time", domain={"element_bytes": POSITIVE})
 def chain_time(depth: Num, element_bytes: Num, byte_time: Num) -> Num:
-    """Time in which one multiprocessor walks along the shared dimension of its tile, however narrow the tile is.
+    """Time of one multiprocessor to work along the shared dimension of its tile, however narrow the tile is.
 
     Formula: t_k = k e tau.
 
@@ -260,7 +260,7 @@ def chain_time(depth: Num, element_bytes: Num, byte_time: Num) -> Num:
     domain={"compute_time": POSITIVE, "sharpness": "[1, 16]"},
 )
 def rounded_roof(compute_time: Num, memory_time: Num, chain_time: Num = 0.0, sharpness: Num = 3.0) -> Num:
-    """Time of a kernel whose clocks get in each other's way where they are near: the roofline with a round corner.
+    """Time of a kernel whose compute and memory times interfere where they are close: a smoothed roofline.
 
     Formula: t = (t_c^p + t_m^p + t_k^p)^(1/p).
 
@@ -294,7 +294,7 @@ def rounded_roof(compute_time: Num, memory_time: Num, chain_time: Num = 0.0, sha
     relations=("share <= ceiling",),
 )
 def share_of_cut(share: Num, rate_ratio: Num, ceiling: Num = 1.0) -> Num:
-    """Share of a rate that a relative with another rate per multiprocessor reaches: it loses the same time.
+    """Efficiency of a device with another rate per multiprocessor than a measured relative: it loses the same time.
 
     Formula: e' = 1 / (1/c + (1/e - 1/c) r).
 

@@ -1,4 +1,4 @@
-"""Which input the answer hangs on: elasticities, and swings over a range of each input.
+"""Sensitivity of an answer to its inputs: elasticities, and swings over a range of each input.
 
 The two equations take a float or an array (broadcasting) and return the same.
 """
@@ -36,7 +36,7 @@ def __dir__() -> list[str]:
     domain={"above": POSITIVE, "below": POSITIVE, "step": "(0, 1)"},
 )
 def elasticity(above: Num, below: Num, step: Num = 0.01) -> Num:
-    """Per cent that an answer moves when an input moves by a per cent.
+    """Relative change of an answer per relative change of an input.
 
     Formula: e = ln(f+ / f-) / (2 ln(1 + d)), with the answers at x (1 + d) and at x / (1 + d).
 
@@ -95,7 +95,7 @@ def combined_spread(first: Num, second: Num, correlation: Num = 0.0) -> Num:
 
 
 def elasticities(function: Callable[..., Any], arguments: Mapping[str, float], step: float = 0.01) -> dict[str, float]:
-    """Per cent that the answer moves when one input moves by a per cent, the others standing still.
+    """Relative change of the answer per relative change of one input, the others fixed.
 
     Formula: eq-elasticity, from the two neighbours at x (1 + step) and x / (1 + step).
 

@@ -19,7 +19,7 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Rows of cells under headings; numbers are formatted by whoever makes the table."""
+    """Rows of cells under headings; the caller formats numbers."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -48,7 +48,7 @@ class Table:
 
 
 def _is_numeric(column: Sequence[str], label: bool = False) -> bool:
-    """Whether every cell that says something starts with a number, so that the column reads best from the right.
+    """Whether every non-empty cell starts with a number, so that the column is aligned right.
 
     The first column names its row, so there a number must be all of it, but for a unit; a dash says nothing.
 

@@ -248,7 +248,7 @@ def parse(text: str | float, expected: str, name: str = "quantity") -> float:
 
 
 def _shown(value: object) -> str:
-    """A value in an error; Python refuses to write integers of thousands of digits."""
+    """Shorten a value for an error message; Python refuses to write integers of thousands of digits."""
     return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else repr(str(value)[:40])
 
 

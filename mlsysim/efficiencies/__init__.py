@@ -1,16 +1,16 @@
-"""How far software stays behind what a datasheet prints: three words, each with one meaning, and the shipped figures behind them.
+"""Efficiencies: how far software stays below datasheet rates. Three modes, each with one meaning, and the shipped constants behind them.
 
 ==============  ======================================================================================================
 ``calibrated``  constants fitted to published runs, which ship with the package; past errors give a range. The default.
-``datasheet``   the printed rates times the shares of them that benchmarks of others reach (products, STREAM, links), and
+``datasheet``   datasheet rates times the efficiencies that others' benchmarks reach (products, STREAM, links), and
                 counted traffic and launches; nothing is fitted to runs, and there is no range.
-``bound``       every resource at its printed dense rate, no overhead, nothing measured. Messages hide behind nothing: only a
-                run that hides them beats it.
+``bound``       peak dense datasheet rates, no overhead, nothing measured; communication is not overlapped, so only a run
+                that overlaps it can be faster.
 ==============  ======================================================================================================
 
-Every solver that has the choice takes it as ``efficiencies``: one of the words, or an ``Efficiencies`` object of its chapter
+Every solver that has the choice takes it as ``efficiencies``: one of the modes, or an ``Efficiencies`` object of its chapter
 (``training``, ``inference``). Every result says which it used. What has no fitted constants (a device that no published run
-ran on) takes the datasheet's instead and says so. ``mlsysim.evidence`` fits and scores; this room only reads what it wrote.
+ran on) takes the datasheet's instead and says so. ``mlsysim.evidence`` fits and scores; this package reads the fitted constants.
 """
 
 from mlsysim.efficiencies.kin import (

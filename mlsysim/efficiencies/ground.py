@@ -1,7 +1,7 @@
-"""Where a prediction lies: the words for device generation, kind of model, precision and phase.
+"""The domain of a prediction: device generation, kind of model, precision and phase.
 
-Fits, checks and solvers place a row, a case or an answer with the same words, so that a range can say whether other
-sources have seen each of the four.
+Fits, checks and solvers name the domain of a row, a case or an answer alike, so that a range can say whether other
+sources cover each of the four.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _LOOP_WEIGHTS = (
 
 
 def width_of(precision: Any) -> str:
-    """What a kernel of another width is another kernel for: 16-bit, 8-bit, 8-bit in blocks or 4-bit.
+    """Width class of a kernel's operands: 16-bit, 8-bit, 8-bit in blocks or 4-bit.
 
     >>> width_of("bf16"), width_of("mxfp8"), width_of(None)
     ('16-bit', '8-bit in blocks', '16-bit')
@@ -39,7 +39,7 @@ def width_of(precision: Any) -> str:
 
 
 def stored_as(bits: float) -> str:
-    """The width of weights by their mean bits, scale factors counted.
+    """Width class of stored weights by their mean bits, scale factors included.
 
     >>> stored_as(16), stored_as(8.5), stored_as(4.25)
     ('16-bit', '8-bit', '4-bit')
@@ -53,7 +53,7 @@ def place(generation: str = "", kind: str = "", precision: str = "", phase: str 
 
 
 def training_place(device: Device, mixture: bool, precision: str, task: str) -> Mapping[str, str]:
-    """Where a training step lies.
+    """The domain of a training step.
 
     >>> from mlsysim import catalog
     >>> training_place(catalog.device("H100"), False, "fp8", "pretrain")
@@ -63,7 +63,7 @@ def training_place(device: Device, mixture: bool, precision: str, task: str) -> 
 
 
 def loop_place(generation: str, mixture: bool, latent: bool, precision: str, apart: bool) -> Mapping[str, str]:
-    """Where a closed loop lies: the precision is the format of most weights and products, as a server names it.
+    """The domain of a closed loop: the precision is the format of most weights and products, as a server names it.
 
     >>> loop_place("Hopper", True, False, "fp8_block", False)
     {'generation': 'Hopper', 'kind': 'mixture', 'precision': '8-bit', 'phase': 'together'}
@@ -76,6 +76,6 @@ def loop_place(generation: str, mixture: bool, latent: bool, precision: str, apa
 
 
 def serving_place(device: Device, mixture: bool, weight_bits: float, precision: str, phase: str) -> Mapping[str, str]:
-    """Where a pass or an answer of inference lies; the phase is ``prompt``, ``decoding`` or ``answer``."""
+    """The domain of a pass or an answer of inference; the phase is ``prompt``, ``decoding`` or ``answer``."""
     width = f"{stored_as(weight_bits)} weights, {width_of(precision)} products"
     return place(lineage(device)[0], MIXTURE if mixture else DENSE, width, phase)

@@ -1,4 +1,4 @@
-"""Which devices compute alike: whose fitted constants and measured shares a device may take.
+"""The hierarchy of devices, for partial pooling: from which relatives a device may take fitted constants and measured shares.
 
 The one place to pool by maker, generation and kind: fits and solvers both ask here.
 """
@@ -16,7 +16,7 @@ from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.results import Result
 
 ANY = "any"
-# A generation that carries on another with more of one format: its next of kin before the maker's other parts.
+# A generation that carries on another with more of one format: its closest relative before the vendor's other parts.
 _OF = {"Blackwell Ultra": "Blackwell"}
 _KIND_WORDS = {
     "gpu": "GPUs",
@@ -43,7 +43,7 @@ def _peak(device: Device) -> float:
 
 
 def generation_of(device: Device | None) -> str:
-    """Devices that compute alike: a generation, without parts whose arithmetic was cut to a fraction.
+    """The generation of a device; parts with arithmetic cut to a fraction are a class of their own.
 
     >>> from mlsysim import catalog
     >>> generation_of(catalog.device("H200")), generation_of(catalog.device("H20"))
@@ -53,7 +53,7 @@ def generation_of(device: Device | None) -> str:
 
 
 def _generation(device: Device | None, best: dict[str, float]) -> str:
-    """The same, with the largest peak of each architecture that was looked at before."""
+    """The generation, given the largest peak of each architecture, which the caller looked up."""
     if device is None or not (device.architecture and device.has("peak_flops.bf16")):
         return ""
     if device.architecture not in best:
@@ -65,7 +65,7 @@ def _generation(device: Device | None, best: dict[str, float]) -> str:
 
 @cache
 def _names() -> Mapping[str, tuple[str, str, str]]:
-    """Maker, kind and generation of devices outside the catalogue, by every way to write their names."""
+    """Vendor, kind and generation of devices outside the catalogue, by every spelling of their names."""
     found: dict[str, tuple[str, str, str]] = {}
     for name, entry in shipped_toml(__package__, "kin.toml").items():
         for text in (name, *entry["names"]):
@@ -84,7 +84,7 @@ def _line(maker: str, kind: str, generation: str, cut: str = "") -> tuple[str, .
 
 
 def lineage(of: Device | str | None, peak: float | None = None, bandwidth: float | None = None) -> tuple[str, ...]:
-    """Whose constants a device may take, the nearest relatives first: generation, maker and kind, kind, any.
+    """The classes that a device belongs to, the closest first: generation, vendor and kind, kind, any.
 
     A name that the catalogue does not know is looked up in an explicit table of names (``kin.toml``). A name that neither
     knows is a device of the catalogue when its peak and its bandwidth are, within a hundredth, those of one generation's
@@ -120,7 +120,7 @@ def lineage(of: Device | str | None, peak: float | None = None, bandwidth: float
 
 
 def _alike(peak: float | None, bandwidth: float | None) -> Device | None:
-    """A device of the one generation whose printed figures are these; none where several or no generations have them."""
+    """The catalogue device with these datasheet figures; None where devices of several generations or of none match."""
     if not (peak and bandwidth):
         return None
     near = [
@@ -134,19 +134,19 @@ def _alike(peak: float | None, bandwidth: float | None) -> Device | None:
 
 @dataclass(frozen=True)
 class Pooled(Result):
-    """The constants that a device takes: those of the nearest relatives who have them, and whose they are."""
+    """Constants of a device, pooled from the closest classes that have them, and the class they come from."""
 
     values: Mapping[str, float]
-    whose: str  # of the lineage, whoever is farthest among those whose constants were taken
+    whose: str  # the widest class of the lineage from which a constant was taken
     line: tuple[str, ...]
 
     @property
     def own(self) -> bool:
-        """Whether rows of the device's own generation stand behind all of them."""
+        """Whether all constants come from the device's own generation."""
         return self.whose == self.line[0]
 
     def said(self, none: str = "no row ran on") -> str:
-        """Whose constants these are, and what none of them is from, in words; nothing when they are the device's own.
+        """Describe where the constants come from and which class has no rows; empty when they are the device's own.
 
         >>> pooled({"NVIDIA gpu": {"gemm": 0.6}}, lineage("GB300")).said()
         'constants of NVIDIA GPUs: no row ran on Blackwell Ultra'
@@ -159,7 +159,7 @@ def _missing(line: Sequence[str]) -> str:
 
 
 def kin_words(name: str) -> str:
-    """A name of a lineage in words.
+    """A class of the hierarchy in words.
 
     >>> kin_words("AMD gpu"), kin_words("gpu"), kin_words("any"), kin_words("Hopper")
     ('AMD GPUs', 'GPUs', 'all devices', 'Hopper')
@@ -170,7 +170,7 @@ def kin_words(name: str) -> str:
 
 
 def pooled(constants: Mapping[str, Mapping[str, float]], line: Sequence[str], prefix: str = "") -> Pooled | None:
-    """The constants of the nearest relatives: of each name, the most special class of the lineage that has it.
+    """Pool constants: each from the narrowest class of the lineage that has it.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def pooled_share(own: Num, family: Num, sources: Num, strength: Num) -> Num:
 
 
 def parents(lines: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Every name of some lineages, with the next wider one; the widest has an empty one. For fits that pool.
+    """Each class of some lineages with the next wider one; empty for the widest. For fits with partial pooling.
 
     >>> parents([("Hopper", "NVIDIA gpu", "gpu", "any")])["Hopper"]
     'NVIDIA gpu'
@@ -249,12 +249,12 @@ def parents(lines: Sequence[Sequence[str]]) -> dict[str, str]:
 
 
 def family_of(device: Device | None) -> str:
-    """Whose share of the peak a device has: its generation's; all TPUs share one."""
+    """The class whose share of the peak a device takes: its generation; all TPUs share one."""
     return "TPU" if device is not None and device.kind == "tpu" else generation_of(device)
 
 
 def clock_of(device: Device | None) -> float:
-    """How fast a GPU with a lower power limit runs, over the one of its generation with most power per FLOP.
+    """Clock of a GPU with a lower power limit, relative to the one of its generation with most power per FLOP.
 
     Power grows with the cube of the clock, as the voltage follows it. A superchip's power feeds its processor too. A generation
     that carries on another in the same process (Blackwell Ultra) is one with it.
@@ -291,7 +291,7 @@ def measured_kin(generation: str) -> str:
 
 
 class Same:
-    """A device as a key: the same object, since one of your own may have any name."""
+    """A device as a dictionary key, by identity, since a user's own device may have any name."""
 
     def __init__(self, device: Device) -> None:
         self.device = device

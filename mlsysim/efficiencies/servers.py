@@ -1,4 +1,4 @@
-"""Which server runs the steps: an explicit table of names and releases, and how each brings its kernels to the device.
+"""Inference servers: an explicit table of names and releases, and how each launches its kernels.
 
 No part of a name decides. A name that the table does not have warns and takes the middle of the family: a captured graph for
 decoding, a host that launches kernel by kernel for prompts, which is what current servers do.
@@ -21,7 +21,7 @@ _RELEASE = re.compile(r"^(?P<name>.*?)[\s-]+v?(?P<release>\d+(?:\.\d+)*)(?P<rest
 
 @dataclass(frozen=True)
 class Server(Result):
-    """How a server of one release brings its kernels to the device."""
+    """How a server of one release launches its kernels."""
 
     name: str
     decode: str  # one of MODES
@@ -44,7 +44,7 @@ MIDDLE = Server("a current server", "graph", "launched")
 
 @cache
 def servers() -> Mapping[str, tuple[tuple[tuple[int, ...], Server], ...]]:
-    """The table by every way to write a name: releases, the oldest first, and the server from each on.
+    """The table by every spelling of a name: releases, the oldest first, and the server from each release on.
 
     >>> [since for since, _ in servers()["vllm"]]
     [(0,), (0, 2, 6)]
@@ -87,7 +87,7 @@ def server_of(name: str) -> Server:
 
 
 def known_server(name: str) -> bool:
-    """Whether the table has the name; no name is none.
+    """Whether the table has the name; False for an empty name.
 
     >>> known_server("FasterTransformer"), known_server("a server of your own")
     (True, False)

@@ -1,4 +1,4 @@
-"""The figures that ship: constants that ``mlsysim.evidence`` fitted, and shares of printed rates that others measured."""
+"""The shipped constants: those that ``mlsysim.evidence`` fitted, and measured shares of datasheet rates."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def traced_constants(class_name: str) -> Constants:
 
 
 def measured_share(kind: str, generation: str) -> float:
-    """Share of the printed peak (``gemm``) or memory bandwidth (``memory``) that others measured on a generation, or on its kin.
+    """Share of the printed peak (``gemm``) or memory bandwidth (``memory``) that others measured on a generation, or on its closest relatives.
 
     >>> 0.5 < measured_share("gemm", "Ampere") < 0.9
     True
@@ -68,7 +68,7 @@ def measured_share(kind: str, generation: str) -> float:
 
 
 def best_share(device: Device | None, precision: str) -> float:
-    """Share of the printed peak that the maker itself reached at best with products in a format; infinite where it does not say.
+    """Best share of the datasheet peak that the vendor reports for products in a format; infinite where it reports none.
 
     >>> from mlsysim import catalog
     >>> round(best_share(catalog.device("MI300X"), "fp8"), 3), best_share(catalog.device("H100"), "fp8")
@@ -96,7 +96,7 @@ def _traced_kernels() -> Constants:
 
 
 def kernel_shares(line: Sequence[str], traced: bool = False) -> Pooled:
-    """What kernels of a device sustain, each figure from the nearest relatives that have it, and whose they are.
+    """Kernel efficiencies of a device, each from its closest relatives that have one, and which those are.
 
     Shares of printed rates and seconds, by the names of ``kernels.toml``; measured with no server around, fitted to none.
 

@@ -1,4 +1,4 @@
-"""The three words for what software reaches, what each means, and the sentence that every result says it with."""
+"""The three modes of efficiencies, their meanings, and the sentence with which every result states its mode."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -8,26 +8,26 @@ from typing import Any
 from mlsysim._numeric import is_array
 from mlsysim.errors import InputError, unknown_name
 
-# The three words for which efficiencies a prediction uses.
+# The three modes: which efficiencies a prediction uses.
 BOUND, DATASHEET, CALIBRATED = "bound", "datasheet", "calibrated"
-# Which of the words is meant where nobody says.
+# The default mode.
 DEFAULT = CALIBRATED
-# What each word means, as the help of the command line says it.
+# The meaning of each mode, as the command line's help prints it.
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         CALIBRATED: "constants fitted to published runs",
-        DATASHEET: "the printed rates times shares of them that others measured; nothing fitted to runs",
-        BOUND: "every resource at its printed dense rate, no overhead, nothing measured; only a run that hides more messages beats it",
+        DATASHEET: "datasheet rates times efficiencies that others measured; nothing fitted to runs",
+        BOUND: "peak dense datasheet rates, no overhead, communication not overlapped; only a run that overlaps it can be faster",
     }
 )
-# The three words in their order.
+# The modes in their order.
 WORDS = tuple(MEANINGS)
-# Word and source of efficiencies that a caller gives.
+# Mode and source of efficiencies that a caller gives.
 OWN, OWN_SOURCE = "own", "given by the caller"
 
 
 def checked(where: str, word: Any, kind: str = "an Efficiencies object") -> str:
-    """One of the three words, or an error that lists them.
+    """Validate a mode; the error lists all three.
 
     >>> checked("training_step", "bound")
     'bound'
@@ -40,9 +40,9 @@ def checked(where: str, word: Any, kind: str = "an Efficiencies object") -> str:
 
 
 def own(efficiencies: Any) -> None:
-    """Call figures that are not the bound's by another name: for ``__post_init__`` of efficiencies that nobody named.
+    """Rename an Efficiencies that differs from the bound to ``own``; called from ``__post_init__``.
 
-    How far devices of one kind differ (``variation``) is no efficiency: a bound may have it.
+    ``variation``, how far devices of one kind differ, is not an efficiency: a bound may have it.
     """
     if efficiencies.name != BOUND:
         return
@@ -57,7 +57,7 @@ def own(efficiencies: Any) -> None:
 
 
 def has_range(name: str) -> bool:
-    """Whether the errors of past predictions are known for efficiencies of this name.
+    """Whether errors of past predictions are known for this mode.
 
     >>> has_range("calibrated"), has_range("bound")
     (True, False)
@@ -66,13 +66,13 @@ def has_range(name: str) -> bool:
 
 
 def said(name: str, source: str) -> str:
-    """Which efficiencies an answer rests on, whose they are, and whether there is a range: for every output.
+    """State the efficiencies of an answer, their source, and whether there is a range.
 
     >>> said("bound", "")
-    'Efficiencies: bound (every resource at its printed dense rate, no overhead, nothing measured; only a run that hides more messages beats it).'
+    'Efficiencies: bound (peak dense datasheet rates, no overhead, communication not overlapped; only a run that overlaps it can be faster).'
     """
     if name == BOUND:
         return f"Efficiencies: {BOUND} ({MEANINGS[BOUND]})."
     return f"Efficiencies: {name} ({source})" + (
-        "." if has_range(name) else "; no range, as nobody has counted their errors."
+        "." if has_range(name) else "; no range, since their errors are unknown."
     )

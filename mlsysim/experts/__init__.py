@@ -1,4 +1,4 @@
-"""A layer of experts, for training and serving alike: how full its products are, what they and their messages cost."""
+"""A mixture-of-experts layer, in training and serving: rows per expert, and the time of its products and messages."""
 
 from mlsysim.experts.equations import exchange_ratio as exchange_ratio
 from mlsysim.experts.equations import grouped_share as grouped_share

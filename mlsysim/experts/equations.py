@@ -1,4 +1,4 @@
-"""The closed forms of a layer of experts, for training and serving: how full its products are, what they and their messages cost."""
+"""Closed forms of a mixture-of-experts layer, in training and serving: rows per expert, and the time of its products and messages."""
 
 from mlsysim._numeric import Num, maximum
 from mlsysim.equations import AT_LEAST_ONE, FRACTION, POSITIVE, equation
@@ -258,7 +258,7 @@ def exchange_ratio(
     dispatch_bytes: Num = 1.0,
     combine_bytes: Num = 2.0,
 ) -> Num:
-    """Bytes that all-reduces of everybody's tokens would send, over those of sending tokens to their experts and back.
+    """Bytes of all-reduces over all tokens, relative to those of dispatching tokens to their experts and combining the results.
 
     Formula: r = q n s_a / (k (s_d + s_c)).
 
@@ -296,7 +296,7 @@ def exchange_ratio(
     domain={"compute_units": FRACTION},
 )
 def two_batch_time(compute_time: Num, message_time: Num, compute_units: Num = 1.0) -> Num:
-    """Time of two micro-batches that take turns: while one computes, the messages of the other travel.
+    """Time of two micro-batches in turn: one computes while the messages of the other travel.
 
     Formula: T = 2 max(t_compute / u, t_messages).
 

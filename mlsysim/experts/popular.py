@@ -1,4 +1,4 @@
-"""Experts that are not alike: how many of them a batch meets when some are chosen more often than others."""
+"""Routing imbalance: how many experts a batch activates when some are chosen more often than others."""
 
 from mlsysim._numeric import Num, expm1, log1p
 from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
@@ -11,7 +11,7 @@ from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
     relations=("top_k < experts",),
 )
 def uneven_experts_hit(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Num:
-    """Expected number of different experts that a batch meets in one layer, when experts are not equally popular.
+    """Expected number of distinct experts that a batch activates in one layer, when experts are not equally popular.
 
     Formula: E_hit = E (1 - (1 - v T ln(1 - k / E))^(-1 / v)).
 

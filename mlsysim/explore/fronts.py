@@ -1,4 +1,4 @@
-"""Throughput against patience: what each way to serve a model gives per device and per user, and the ways that none beats.
+"""Throughput against interactivity: what each way to serve a model gives per device and per user, and the Pareto front of them.
 
 Every layout, format and concurrency is one closed loop (``serving.closed_loop``) with prompts and answers together or in pools
 apart; all of them are worked out as arrays. Needs NumPy.

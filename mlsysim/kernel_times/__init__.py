@@ -1,4 +1,4 @@
-"""How long one product or one attention call takes: tiles, waves, three clocks with a round corner, a start; every term explained."""
+"""Time of one matrix product or attention call: tiles, waves, a smoothed roofline of three terms, launch overhead; every term explained."""
 
 from mlsysim.kernel_times.calls import (
     CHAIN_BYTE_TIME,

@@ -113,7 +113,7 @@ class CallTime(Result):
 
 @dataclass(frozen=True)
 class _Rates:
-    """What a kernel runs on, and the shares that it sustains."""
+    """Rates of the device that a kernel runs on, and the shares of them that it sustains."""
 
     peak_flops: Num
     memory_bandwidth: Num
@@ -131,7 +131,7 @@ class _Rates:
     def time(
         self, what: str, flops: Num, busy: Num, bytes: Num, unhidden: Num, chain: Num, before: tuple[Term, ...]
     ) -> CallTime:
-        """The three clocks, their corner, the end that nothing hides, and the start."""
+        """The smoothed roofline of three terms, plus the end that is not overlapped and the launch."""
         bandwidth = effective_bandwidth(self.memory_bandwidth, self.memory_efficiency)
         reached = self.compute_efficiency * busy
         compute = compute_time(flops, self.peak_flops, reached)

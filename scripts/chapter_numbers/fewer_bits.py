@@ -1,4 +1,4 @@
-"""Chapter 26, fewer bits."""
+"""Chapter 26, low precision."""
 
 import math
 from typing import Any

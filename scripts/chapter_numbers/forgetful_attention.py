@@ -1,4 +1,4 @@
-"""Chapter 25, attention that forgets."""
+"""Chapter 25, sub-quadratic attention."""
 
 from typing import Any
 

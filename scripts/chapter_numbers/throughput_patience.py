@@ -1,4 +1,4 @@
-"""Chapter 24, throughput against patience."""
+"""Chapter 24, throughput against interactivity."""
 
 import statistics
 from typing import Any

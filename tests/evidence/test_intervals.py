@@ -245,16 +245,16 @@ PLACE = {"generation": "Hopper", "kind": "dense", "precision": "16-bit", "phase"
 
 def test_an_answer_says_on_which_ground_it_lies() -> None:
     known = intervals.interval("training_step", 10.0, PLACE)
-    assert (known.domain, known.missing, known.where) == ("known", (), "known domain")
+    assert (known.domain, known.missing, known.where) == ("known", (), "in domain")
     for part, value in (("generation", "Volta"), ("kind", "sparse"), ("precision", "2-bit"), ("phase", "distilling")):
         new = intervals.interval("training_step", 10.0, PLACE | {part: value})
         assert (new.domain, new.missing) == ("new", (f"{part} {value!r}",))
-        assert f"new domain: no source has {part} {value!r}" in str(new) and new.to_dict()["domain"] == "new"
+        assert f"out of domain: no source covers {part} {value!r}" in str(new) and new.to_dict()["domain"] == "new"
         assert new.low <= known.low and known.high <= new.high
     assert intervals.interval("training_step", 10.0).domain == "new"  # nobody said where
     step = training.training_step("Llama-3.1-8B", Plan(tp=8), "V100", global_batch=16, seq=2048, precision="fp16")
     if step.efficiencies.name == "calibrated":
-        assert "no source has generation 'Volta'" in str(step.interval()) and "new domain" in str(step.explain())
+        assert "no source covers generation 'Volta'" in str(step.interval()) and "out of domain" in str(step.explain())
 
 
 def test_arithmetic_has_a_range_of_its_own() -> None:

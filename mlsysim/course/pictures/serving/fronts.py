@@ -1,4 +1,4 @@
-"""Throughput against patience: who shares a device, how a front is walked, whom nothing beats, and two pools in balance."""
+"""Throughput against interactivity: who shares a device, how a front is walked, whom nothing beats, and two pools in balance."""
 
 import math
 from collections.abc import Sequence
