@@ -22,6 +22,7 @@ from mlsysim.evidence.cases import read_cases
 from mlsysim.evidence.predictors import PREDICTORS, shipped_constants
 from mlsysim.evidence.predictors import inference as of_inference
 from mlsysim.evidence.predictors.base import Row
+from mlsysim.evidence.predictors.fitting import stacked
 from mlsysim.inference import (
     BOUND,
     Efficiencies,
@@ -238,7 +239,7 @@ def test_rows_taken_together_are_as_each_alone() -> None:
     constants = shipped("inference")
     alone = [PREDICTORS["inference"].predict(r, constants).predicted for r in rows]
     cases = [of_inference._case(Row(r)) for r in rows]
-    parts = {n: of_inference._stack([getattr(c, n) for c in cases]) for n in ("work", "split", "machine")}
+    parts = {n: stacked([getattr(c, n) for c in cases]) for n in ("work", "split", "machine")}
     names = ("batch", "input_len", "context", "prefills", "steps")
     both = replace(cases[0], **{n: np.array([getattr(c, n) for c in cases]) for n in names}, **parts)
     eff = [of_inference._efficiencies(c, constants) for c in cases]
