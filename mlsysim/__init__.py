@@ -13,14 +13,14 @@ __version__ = "1.0.0rc1"
 DISTRIBUTION = "mlsysim-book"  # the distribution called plain "mlsysim" on the package index is another project
 
 _SUBMODULES = (
-    "beyond",
+    "other_workloads",
     "capacity",
     "catalog",
     "course",
     "collectives",
     "communication",
     "cost",
-    "doors",
+    "api",
     "energy",
     "equations",
     "experts",
@@ -47,13 +47,13 @@ _SUBMODULES = (
     "units",
     "evidence",
 )
-_DOORS = ("SLO", "plan", "serve", "simulate", "train")  # one call from names to an answer
-__all__ = ["DISTRIBUTION", "__version__", *_DOORS, *_SUBMODULES]
+_FUNCTIONS = ("SLO", "plan", "serve", "simulate", "train")  # one call from names to an answer
+__all__ = ["DISTRIBUTION", "__version__", *_FUNCTIONS, *_SUBMODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _DOORS:
-        return getattr(import_module(f"{__name__}.doors"), name)
+    if name in _FUNCTIONS:
+        return getattr(import_module(f"{__name__}.api"), name)
     if name in _SUBMODULES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

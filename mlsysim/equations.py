@@ -35,14 +35,14 @@ __all__ = [
     "P",
     "R",
     "Relation",
+    "cache_by_identity",
     "check_argument",
     "equation",
-    "is_recording",
+    "is_tracing",
     "label_of",
     "lookup",
     "recording",
-    "remembered",
-    "shown",
+    "shorten",
     "signature_of",
     "unchecked",
 ]
@@ -138,7 +138,9 @@ class Relation:
         """Raise an InputError that names the values if the constraint is violated."""
         if not self.holds(given):
             used = {*self.left.co_names, *self.right.co_names}
-            values = ", ".join(f"{name} = {_said(value, units[name])}" for name, value in given.items() if name in used)
+            values = ", ".join(
+                f"{name} = {_describe_value(value, units[name])}" for name, value in given.items() if name in used
+            )
             raise InputError(f"{owner}: {values}, but it needs {self.text}; change one of them")
 
 
@@ -222,7 +224,7 @@ _registry: dict[str, Equation] = {}
 # Every equation of the book by its label, as far as its module is loaded.
 REGISTRY: Mapping[str, Equation] = MappingProxyType(_registry)
 # Who is listening. Of a context, not of the process: what another thread computes meanwhile is not written down here.
-_recorders: ContextVar[tuple[set[str], ...]] = ContextVar("recorders", default=())
+_tracers: ContextVar[tuple[set[str], ...]] = ContextVar("recorders", default=())
 
 
 def lookup(label: str) -> Equation:
@@ -258,19 +260,19 @@ def recording() -> Iterator[set[str]]:
     {'eq-ridge-point'}
     """
     called: set[str] = set()
-    token = _recorders.set((*_recorders.get(), called))
+    token = _tracers.set((*_tracers.get(), called))
     try:
         yield called
     finally:
-        _recorders.reset(token)
+        _tracers.reset(token)
 
 
-def is_recording() -> bool:
+def is_tracing() -> bool:
     """True while equations are traced; caches must then be bypassed."""
-    return bool(_recorders.get())
+    return bool(_tracers.get())
 
 
-def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
+def cache_by_identity(function: Callable[[T], R]) -> Callable[[T], R]:
     """Cache the result of a function of one object, such as a model, for as long as the object lives.
 
     The key is the object's identity, since objects that hold mappings have no hash. While equations are traced the cache is
@@ -281,7 +283,7 @@ def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
     @wraps(function)
     def once(thing: T) -> R:
         held = known.get(id(thing))
-        if held is not None and held[0]() is thing and not _recorders.get():
+        if held is not None and held[0]() is thing and not _tracers.get():
             return held[1]
         made = function(thing)
         key = id(thing)
@@ -302,7 +304,7 @@ def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain)
             fix = f"parse it first: mlsysim.units.parse({value[:40]!r}, '{unit}')"
         else:
             fix = "wrap it: numpy.array(...)" if isinstance(value, (list, tuple)) else f"give a number in {unit}"
-        raise InputError(f"{owner}: {name} = {shown(value)!r} is not a number; {fix}")
+        raise InputError(f"{owner}: {name} = {shorten(value)!r} is not a number; {fix}")
     try:
         number = widened(value)
         good = domain.contains(number)
@@ -310,17 +312,17 @@ def check_argument(owner: str, name: str, value: Any, unit: str, domain: Domain)
         number, good = value, False
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise InputError(
-            f"{owner}: {name} = {shown(value)!r} is no number, and no array of numbers, in {unit}; give floats or integers"
+            f"{owner}: {name} = {shorten(value)!r} is no number, and no array of numbers, in {unit}; give floats or integers"
         ) from error
     if not good:
         kind = "whole number" if domain.whole else "finite value"
         raise InputError(
-            f"{owner}: {name} = {shown(value, 80)} is outside {domain.text}; give a {kind} in {unit} inside it"
+            f"{owner}: {name} = {shorten(value, 80)} is outside {domain.text}; give a {kind} in {unit} inside it"
         )
     return number
 
 
-def shown(value: Any, most: int = 40) -> str:
+def shorten(value: Any, most: int = 40) -> str:
     """Shorten a value for an error message: one line of at most ``most`` characters."""
     if isinstance(value, int) and abs(value) > 1e30:  # Python refuses to write integers of thousands of digits
         return f"an integer of {value.bit_length()} bits"
@@ -328,8 +330,8 @@ def shown(value: Any, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _said(value: Any, unit: str) -> str:
-    return quantity(value, unit) if isinstance(value, (int, float)) and unit not in ("", "1") else shown(value, 24)
+def _describe_value(value: Any, unit: str) -> str:
+    return quantity(value, unit) if isinstance(value, (int, float)) and unit not in ("", "1") else shorten(value, 24)
 
 
 _ANY = Domain.of("(-inf, inf)")
@@ -347,7 +349,7 @@ def _is_number(result: Any) -> bool:
 
 def _refusal(owner: str, given: Mapping[str, Any]) -> InputError:
     """The error for arguments that are each in range but have no finite result together."""
-    values = ", ".join(f"{name} = {shown(value, 24)}" for name, value in given.items())
+    values = ", ".join(f"{name} = {shorten(value, 24)}" for name, value in given.items())
     return InputError(
         f"{owner}: {values} have no finite result (they divide by zero, or it is larger than any float); change one of them"
     )
@@ -487,7 +489,7 @@ def _checked(
                 given = _given(function, names, args, kwargs)
                 for relation in owed:
                     relation.check(owner, given, _registry[label].units)
-            for called in _recorders.get():
+            for called in _tracers.get():
                 called.add(label)
             result: Any = function(*args, **kwargs)
         except InputError:

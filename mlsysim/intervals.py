@@ -14,7 +14,7 @@ from mlsysim import units
 from mlsysim._numeric import Num, exp, log
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Explanation, Input, Report, Result, Term, labelled, plain, shown
+from mlsysim.results import Explanation, Input, Report, Result, Term, format_rows, format_value, plain
 from mlsysim.tables import table
 
 __all__ = [
@@ -124,7 +124,7 @@ class ErrorQuantiles(Result):
 
     def summary(self) -> list[str]:
         low, high = self.factors
-        return labelled(
+        return format_rows(
             f"{self.class_name}, {self.domain} domain: {self.nominal:.0%} of new measurements between x{low:.2f} and x{high:.2f} of a "
             "prediction",
             ("held", f"{self.coverage:.0%} of the measurements, each group judged by the others"),
@@ -179,8 +179,8 @@ class Interval(Result):
         return self.low, self.high
 
     def summary(self) -> list[str]:
-        return labelled(
-            f"{shown(self.value, '1')}, expected {shown(self.low, '1')} to {shown(self.high, '1')}",
+        return format_rows(
+            f"{format_value(self.value, '1')}, expected {format_value(self.low, '1')} to {format_value(self.high, '1')}",
             ("range", str(self)),
         )
 

@@ -1,4 +1,4 @@
-"""Orders of a pipeline's work, run in time: who waits for whom, and how many micro-batches a device keeps meanwhile.
+"""Pipeline schedules simulated in time: dependencies, and micro-batches in flight per device.
 
 The closed forms of ``mlsysim.parallelism`` say how long a schedule waits; here the order itself is written down, task by task,
 and ``mlsysim.network.schedule`` runs it. The drawings of chapter 5 are made from the same tasks.

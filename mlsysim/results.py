@@ -30,13 +30,13 @@ _ANSWERS = (
 MOST_LINES, MOST_CHARACTERS, _WIDEST = 20, 2000, 98  # what anything may print by itself
 
 
-class Shown:
-    """Something that shows itself: as a few lines, as HTML with a small chart, as a figure, as numbers, as a table."""
+class Displayable:
+    """Base of everything displayable: as text, HTML with a small chart, figure, dict or table."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__repr__" not in vars(cls):  # or the decorator for dataclasses would write one that lists the fields
-            cls.__repr__ = _shown  # type: ignore[method-assign]
+            cls.__repr__ = _printed  # type: ignore[method-assign]
 
     def _lines(self) -> Sequence[str]:
         raise NotImplementedError
@@ -94,11 +94,11 @@ class Shown:
         return f"<div>{text}{picture}</div>"
 
 
-def _shown(self: Shown) -> str:
+def _printed(self: Displayable) -> str:
     return fitted(self._lines())
 
 
-class Result(Shown):
+class Result(Displayable):
     """What a solver returns, and a record of values: it shows itself, explains itself, draws itself and gives its numbers away.
 
     A subclass is a frozen dataclass. Without more it lists its fields. It says otherwise by a declaration, ``NUMBERS``, and by
@@ -125,17 +125,17 @@ class Result(Shown):
 
     def summary(self) -> Sequence[str]:
         """At most 20 lines: the answer, its range, what binds, which efficiencies, whether it fits; or a line per value."""
-        known = {k: brief(v) for k, v in self._listed().items()}
+        known = {k: summarize(v) for k, v in self._listed().items()}
         rows = [(k.replace("_", " "), v) for k, v in known.items() if v and k not in ("name", "id")]
         left = len(rows) - _MOST_LISTED
         more = [("more", f"{left} others: explain()")] if left > 0 else []
-        return labelled(self._title(), *rows[:_MOST_LISTED], *more)
+        return format_rows(self._title(), *rows[:_MOST_LISTED], *more)
 
     def explain(self) -> Any:
         """Every term with its equation and every input with its source; of a record every value."""
         if hasattr(self, "terms") and hasattr(self, "inputs"):
             return Explanation(self.summary()[0], self.terms, self.inputs, getattr(self, "notes", ()))
-        rows = [(k.replace("_", " "), brief(v, 400)) for k, v in self._listed().items()]
+        rows = [(k.replace("_", " "), summarize(v, 400)) for k, v in self._listed().items()]
         return Report(self._title(), (table(("Field", "Value"), rows),))
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class Timed(Result):
         return sum(vars(self).values())
 
     def summary(self) -> list[str]:
-        return labelled(f"{self.OF}: {shown(self.time, 's')}", ("terms", largest(vars(self), 14)))
+        return format_rows(f"{self.OF}: {format_value(self.time, 's')}", ("terms", top_shares(vars(self), 14)))
 
     def chart(self) -> "Drawing | None":
         """The terms as bars."""
@@ -182,7 +182,7 @@ class Timed(Result):
 
     def explain(self) -> "Report | Explanation":
         """Every term and its share; equations stand in ``explain()`` of the result that holds these terms."""
-        rows = [(k.replace("_", " "), shown(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
+        rows = [(k.replace("_", " "), format_value(v, "s"), share(v / self.time)) for k, v in vars(self).items()]
         return Report(self.summary()[0], (table(("Term", "Time", "Share"), rows),))
 
     def to_dict(self) -> dict[str, Any]:
@@ -190,8 +190,8 @@ class Timed(Result):
         return dict(plain({**vars(self), "time": self.time}))
 
 
-def brief(value: Any, most: int = 90) -> str:
-    """A value in so many characters: numbers short, collections by their size, results by their first line.
+def summarize(value: Any, most: int = 90) -> str:
+    """Summarize a value in a few characters: numbers short, collections as their length, results by their first line.
 
     >>> brief(3.14159), brief(range(100)), brief({"a": 1.0})
     ('3.142', '100 of them: 0, 1, 2, …', 'a 1')
@@ -199,20 +199,20 @@ def brief(value: Any, most: int = 90) -> str:
     if value is None:
         return ""
     if is_array(value):
-        return shown(value, "1") if value.dtype.kind in "iuf" else f"array {'x'.join(map(str, value.shape))}"
+        return format_value(value, "1") if value.dtype.kind in "iuf" else f"array {'x'.join(map(str, value.shape))}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
-        return shown(value, "1")
-    if isinstance(value, Mapping) and not isinstance(value, Shown):
-        said = [f"{k} {brief(v, 24)}" for k, v in list(value.items())[:6]]
+        return format_value(value, "1")
+    if isinstance(value, Mapping) and not isinstance(value, Displayable):
+        said = [f"{k} {summarize(v, 24)}" for k, v in list(value.items())[:6]]
         return _cut(", ".join(said) + (f" and {len(value) - 6} more" if len(value) > 6 else ""), most)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        first = ", ".join(brief(v, 24) for v in value[:3])
+        first = ", ".join(summarize(v, 24) for v in value[:3])
         return _cut(f"{len(value)} of them: {first}, …" if len(value) > 3 else first, most)
     if is_dataclass(value) and not isinstance(value, type) and type(value).__str__ is object.__str__:
         given = {f.name: v for f in fields(value) if f.repr and _differs(v := getattr(value, f.name), f.default)}
-        return brief(given, most)
+        return summarize(given, most)
     return _cut(str(getattr(value, "words", None) or value).split("\n")[0], most)
 
 
@@ -225,7 +225,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def fitted(lines: Sequence[str]) -> str:
-    """Lines as one text of at most 20 lines and 2,000 characters; what is cut off is said."""
+    """Join lines into a text of at most 20 lines and 2,000 characters; a last line counts those cut off."""
     lines = [line if len(line) <= _WIDEST else line[: _WIDEST - 1] + "…" for line in lines]
     if len(lines) > MOST_LINES:
         left = len(lines) - MOST_LINES + 1
@@ -241,8 +241,8 @@ def _frame(rows: Sequence[Mapping[str, Any]]) -> Any:
     return pandas.DataFrame(list(rows))
 
 
-def labelled(answer: str, *rows: tuple[str, str]) -> list[str]:
-    """The answer, and below it a name and what there is to say of it per line; what is empty is left out, what is long wraps.
+def format_rows(answer: str, *rows: tuple[str, str]) -> list[str]:
+    """Format an answer and, below it, name and text per line; empty texts are left out, long ones wrap.
 
     >>> labelled("1 s", ("binds", "memory"), ("range", ""))
     ['1 s', '  binds  memory']
@@ -257,14 +257,14 @@ def labelled(answer: str, *rows: tuple[str, str]) -> list[str]:
 
 
 def _wrapped(text: str, width: int, **more: str) -> list[str]:
-    """Lines that part neither a number from its unit nor a name at its hyphens."""
+    """Wrap lines without breaking between a number and its unit or at hyphens."""
     tied = re.sub(r"(\d) (?=\S)", "\\1\N{NO-BREAK SPACE}", text)
     lines = textwrap.wrap(tied, width, break_on_hyphens=False, **more)  # type: ignore[arg-type]
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
-def largest(parts: Mapping[str, Num], most: int = 4) -> str:
-    """The largest parts of a sum in words, with their shares; of arrays the range of each share.
+def top_shares(parts: Mapping[str, Num], most: int = 4) -> str:
+    """The largest parts of a sum with their shares; for arrays the range of each share.
 
     >>> largest({"a": 3.0, "b": 1.0, "c": 0.0})
     'a 75 %, b 25 %'
@@ -279,8 +279,8 @@ def largest(parts: Mapping[str, Num], most: int = 4) -> str:
     return ", ".join(said) + (f" and {left} smaller" if left else "")
 
 
-def unfit(fits: Any) -> str:
-    """What the first line of a result says when it does not fit; nothing when it does, and nothing of an array.
+def fit_note(fits: Any) -> str:
+    """The note in a result's first line when it does not fit; empty when it does, and for arrays.
 
     >>> unfit(False)
     ', BUT IT DOES NOT FIT'
@@ -300,14 +300,14 @@ def share(value: Num) -> str:
     return f"{100 * float(value):.3g} %"
 
 
-def shown(value: Num, unit: str, digits: int = 4) -> str:
-    """A number for a summary: with its unit; an array as its range and shape; what has no end as such.
+def format_value(value: Num, unit: str, digits: int = 4) -> str:
+    """Format a number with its unit for a summary; an array as its range and shape, infinity in words.
 
     >>> shown(0.0123, "s"), shown(math.inf, "s")
     ('12.3 ms', 'without limit')
     """
     if is_array(value):
-        low, high = shown(value.min(), unit, digits), shown(value.max(), unit, digits)
+        low, high = format_value(value.min(), unit, digits), format_value(value.max(), unit, digits)
         number, _, same = low.partition(" ")
         low = number if same and high.endswith(f" {same}") else low
         return f"{low} to {high} (array {'x'.join(map(str, value.shape))})" if value.min() != value.max() else high
@@ -374,7 +374,7 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Input:
-    """A number that went in, and who says so."""
+    """An input with its source."""
 
     name: str
     value: Num
@@ -454,7 +454,7 @@ _NOTHING = {"s": 1e-10, "1": 1e-12}
 
 
 class Later(Sequence[str]):
-    """Sentences that are made when somebody reads them: who asks for the terms alone does not wait.
+    """Lazy sentences: built when read, so that asking for the terms alone does not wait.
 
     >>> said = Later(lambda: ("one", "two"))
     >>> list(said), len(said), said == ("one", "two")
@@ -556,7 +556,7 @@ class Explanation:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What ``explain()`` returns where there is more to list than equations: tables and notes.
+    """What ``explain()`` returns for more than equations: tables and notes.
 
     Prints as text, shows as tables in a notebook.
     """

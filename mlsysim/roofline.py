@@ -10,7 +10,7 @@ from mlsysim import catalog, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
-from mlsysim.results import CALLER, Explanation, Input, Result, Terms, labelled, plain, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Terms, format_rows, format_value, plain, share
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -337,13 +337,16 @@ class KernelTime(Result):
         terms = {"computing": self.compute_time, "moving bytes": self.memory_time, "dispatch": self.dispatch_time}
         bound = all_true(self.efficiency == 1.0) and all_true(self.memory_efficiency == 1.0)
         reached = f"compute {share(self.efficiency)}, memory {share(self.memory_efficiency)} of the datasheet"
-        return labelled(
-            f"{self.device.name}, {self.precision}: {shown(self.time, 's')}, {_bound_in_words(self.bound)}",
-            ("terms", ", ".join(f"{name} {shown(t, 's')}" for name, t in terms.items() if not all_true(t == 0))),
-            ("reached", f"{shown(self.achieved_flops, 'FLOP/s')}, {share(self.peak_fraction)} of the dense peak"),
+        return format_rows(
+            f"{self.device.name}, {self.precision}: {format_value(self.time, 's')}, {_bound_in_words(self.bound)}",
+            ("terms", ", ".join(f"{name} {format_value(t, 's')}" for name, t in terms.items() if not all_true(t == 0))),
+            (
+                "reached",
+                f"{format_value(self.achieved_flops, 'FLOP/s')}, {share(self.peak_fraction)} of the dense peak",
+            ),
             (
                 "intensity",
-                f"{shown(self.intensity, 'FLOP/byte')}; the ridge point lies at {shown(self.ridge_point, 'FLOP/byte')}",
+                f"{format_value(self.intensity, 'FLOP/byte')}; the ridge point lies at {format_value(self.ridge_point, 'FLOP/byte')}",
             ),
             ("efficiencies", "bound: every resource at its datasheet rate" if bound else reached),
         )

@@ -11,7 +11,7 @@ from mlsysim import units
 from mlsysim._numeric import Num, log, maximum, sqrt
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError
-from mlsysim.results import Report, Result, labelled
+from mlsysim.results import Report, Result, format_rows
 from mlsysim.tables import Table, table
 
 if TYPE_CHECKING:
@@ -169,18 +169,18 @@ class Tornado(Result):
         ]
         left = len(self.swings) - len(rows)
         widest = f"; widest: {self.swings[0].name}" if self.swings else ""
-        return labelled(
+        return format_rows(
             f"{self.middle:.4g} in the middle{widest}", *rows, ("others", f"{left} narrower ones" if left else "")
         )
 
     def chart(self) -> "Drawing | None":
         """Swings as bars from the middle."""
-        from mlsysim.drawing import Swings
+        from mlsysim.drawing import TornadoChart
 
         shown = self.swings[:_MOST_SWINGS]
         if not shown:
             return None
-        return Swings(
+        return TornadoChart(
             [s.name for s in shown], [s.at_low for s in shown], [s.at_high for s in shown], self.middle, "answer"
         )
 

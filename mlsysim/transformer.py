@@ -18,8 +18,8 @@ from mlsysim.catalog.operations import (
     weights,
 )
 from mlsysim.catalog.shapes import Model
-from mlsysim.equations import POSITIVE, equation, remembered
-from mlsysim.results import Report, Result, labelled, largest, share
+from mlsysim.equations import POSITIVE, cache_by_identity, equation
+from mlsysim.results import Report, Result, format_rows, share, top_shares
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class ParameterCount(Result):
 
     def summary(self) -> list[str]:
         parts = asdict(self)
-        return labelled(f"{self.total:,} parameters", ("of which", largest(parts, len(parts))))
+        return format_rows(f"{self.total:,} parameters", ("of which", top_shares(parts, len(parts))))
 
     def chart(self) -> "Drawing | None":
         """Its parts as bars."""
@@ -264,13 +264,13 @@ def matrix_count(model: Model | str) -> ParameterCount:
     return _weights(catalog.model(model))
 
 
-@remembered
+@cache_by_identity
 def _parameters(m: Model) -> ParameterCount:
     """Counted once a shape: sliders, searches and fits ask again and again."""
     return _counted(m, parameters)
 
 
-@remembered
+@cache_by_identity
 def _weights(m: Model) -> ParameterCount:
     return _counted(m, weights)
 

@@ -243,11 +243,11 @@ def parse(text: str | float, expected: str, name: str = "quantity") -> float:
         if value == 0 and exact != 0:
             raise InputError(f"{name}: {str(text)[:40]!r} is nearer to 0 than any float; give 0, or a larger number")
     if not math.isfinite(value):
-        raise InputError(f"{name}: {_shown(text)} is not finite; give a finite number in {expected}")
+        raise InputError(f"{name}: {_shorten(text)} is not finite; give a finite number in {expected}")
     return value
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     """Shorten a value for an error message; Python refuses to write integers of thousands of digits."""
     return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else repr(str(value)[:40])
 

@@ -100,7 +100,7 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
         WORDS | {"precision": "bf16|fp8", "micro-batch": "1|2", "max-tp": "8", "max-pp": "4", "max-cp": "2", "max-ep": "2", "sharding": "zero1|fsdp", "recompute": "none|full", "capacity": "60 GB", "count": "1|5", "tp": "8"},
     ),
     "frontier": (
-        "--model FRONTED --device H100 --most 8",
+        "--model FRONTED --device H100 --max-devices 8",
         {"price": "2.5 USD/h", "input-len": "512|1024", "output-len": "256", "ttft": "2 s", "itl": "40 ms|1 ms", "precision": "bf16|fp8", "mode": "together|apart|both", "acceptance": "0.7", "drafted": "2"},
     ),
     "sweep": ("SWEPT", {"chunk": "1000"}),

@@ -24,7 +24,7 @@ from reference import pages, sheet, surface, tools
 import mlsysim
 from mlsysim import catalog, flops, units
 from mlsysim.catalog import Convnet, Device, Link, Model, Node, Price, Protocol, Sourced
-from mlsysim.catalog.beyond import PatchTransformer, Recommender
+from mlsysim.catalog.other_models import PatchTransformer, Recommender
 from mlsysim.course import pictures
 from mlsysim.equations import REGISTRY
 from mlsysim.transformer import mtp_parameters, parameter_count

@@ -98,7 +98,7 @@ def modules(slug: str) -> list[str]:
     """The library's modules that the solutions of a chapter use, with the catalogue and the units."""
     code = "\n".join(e.solution for e in assignment(slug))
     used = [m for m in mlsysim.__all__ if m in ("catalog", "units") or re.search(rf"\b{m}\.", code)]
-    return [m for m in used if isinstance(getattr(mlsysim, m), ModuleType)]  # a solution's `plan` is not the door
+    return [m for m in used if isinstance(getattr(mlsysim, m), ModuleType)]  # a solution's `plan` is not the function
 
 
 def answer_name(exercise: Exercise) -> str:

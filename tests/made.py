@@ -34,7 +34,7 @@ def _record():
     cells = []
     def before(info):
         called = set()
-        equations._recorders.set((called,))
+        equations._tracers.set((called,))
         cells.append((info.raw_cell, called))
     def after(result):
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

@@ -8,7 +8,7 @@ from mlsysim.capacity.queues import BELOW_ONE, erlang_b, little, utilisation, wa
 from mlsysim.capacity.waiting import general_wait, mean_wait, wait_quantile
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import Explanation, Input, Result, Term, labelled, plain, share, shown
+from mlsysim.results import Explanation, Input, Result, Term, format_rows, format_value, plain, share
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -47,11 +47,11 @@ class Queue(Result):
         return little(self.rate, self.wait + self.service_time)
 
     def summary(self) -> list[str]:
-        return labelled(
-            f"{shown(self.servers, '1')} servers at {shown(self.rate, '1')} requests/s: mean wait {shown(self.wait, 's')}",
-            ("waiting", f"{share(self.delayed)} of the requests; {shown(self.inside, '1')} inside on average"),
-            ("quantile", f"{share(self.quantile)} wait at most {shown(self.wait_quantile, 's')} (M/M/c)"),
-            ("utilisation", f"{share(self.utilisation)} of {shown(self.capacity, '1')} requests/s"),
+        return format_rows(
+            f"{format_value(self.servers, '1')} servers at {format_value(self.rate, '1')} requests/s: mean wait {format_value(self.wait, 's')}",
+            ("waiting", f"{share(self.delayed)} of the requests; {format_value(self.inside, '1')} inside on average"),
+            ("quantile", f"{share(self.quantile)} wait at most {format_value(self.wait_quantile, 's')} (M/M/c)"),
+            ("utilisation", f"{share(self.utilisation)} of {format_value(self.capacity, '1')} requests/s"),
             ("binds", "" if is_array(self.utilisation) else _LOADED[self.utilisation > 0.8]),
         )
 

@@ -1,4 +1,4 @@
-"""How unequally the tokens of different answers come: the time of an answer that the prompts of others stop, and its spread.
+"""Variation of the time per token between answers: the time of an answer that others' prompts interrupt, and its spread.
 
 An answer of n steps is work of n t, in front of which the prompts of others go. The time until it is done is that of a walk
 which the prompts push back and the devices carry on: the first time at which it has covered the way.
@@ -156,7 +156,7 @@ def share_in_pace(
     batch: tuple[Num, Num, float, Num],
     prompts: tuple[Num, Num, Num, Num],
 ) -> Num:
-    """Share of the answers whose tokens come at a pace, over their lengths and over the batches that they meet.
+    """Share of answers within a target time per token, over their lengths and the batches that they meet.
 
     ``answers`` are mean and variation of their decode steps; ``batch`` mean, deviation and most of the batch, and the share of the
     time for which it is full; ``prompts`` how busy they keep the devices, the variance of their work per second, and mean and

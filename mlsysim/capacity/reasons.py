@@ -40,7 +40,7 @@ def share_met(load: Load, r: _Known, rate: Any, replicas: Any, slots: Any, targe
     rho = utilisation(rate, (replicas * r.capacity).called(f"{before}capacity")).called(f"{before}utilisation")
     shared = sharing(load.routing, replicas)
     crowd = (rate * shared / replicas).called(f"{before}rate of a crowd") if replicas > 1 else rate
-    throughputs = tuple(load.replica.throughput(n) for n in range(1, load.replica.slots + 1))
+    throughputs = tuple(load.replica.throughput(n) for n in range(1, load.replica.max_running + 1))
     steps_of_all = made(load.replica.step_times, "each_batch", {"x0": r.step_times[-1]}).called("step of each batch")
     given = {"x0": r.prefill_time, "x1": steps_of_all, "x2": r.steps}
     each = made(throughputs, "throughputs", given, unit="1/s").called("throughput of each batch")

@@ -16,7 +16,7 @@ from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, decode_step, prefill
-from mlsysim.results import CALLER, Explanation, Input, Report, Result, Term, labelled, plain, shown
+from mlsysim.results import CALLER, Explanation, Input, Report, Result, Term, format_rows, format_value, plain
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -44,17 +44,20 @@ class Concurrency(Result):
 
     def summary(self) -> list[str]:
         d = self.deployment
-        lengths = f"{shown(self.input_len, '1')} prompt and {shown(self.output_len, '1')} answer tokens"
-        have = f"{shown(d.device.usable_memory, 'byte')} x {shown(self.usable, '1')}"
-        return labelled(
-            f"{d.model.name} on {d.devices} x {d.device.name}: {shown(self.concurrency, '1')} sequences at a time",
-            ("requests", f"{lengths}; {shown(self.tokens, '1')} held on average"),
-            ("binds", f"memory: {shown(self.budget, 'byte')} for cache, {shown(self.token_bytes, 'byte')} a token"),
+        lengths = f"{format_value(self.input_len, '1')} prompt and {format_value(self.output_len, '1')} answer tokens"
+        have = f"{format_value(d.device.usable_memory, 'byte')} x {format_value(self.usable, '1')}"
+        return format_rows(
+            f"{d.model.name} on {d.devices} x {d.device.name}: {format_value(self.concurrency, '1')} sequences at a time",
+            ("requests", f"{lengths}; {format_value(self.tokens, '1')} held on average"),
+            (
+                "binds",
+                f"memory: {format_value(self.budget, 'byte')} for cache, {format_value(self.token_bytes, 'byte')} a token",
+            ),
             (
                 "device",
-                f"{have}, less weights of {shown(d.weight_memory, 'byte')} and {shown(self.reserve, 'byte')} kept back",
+                f"{have}, less weights of {format_value(d.weight_memory, 'byte')} and {format_value(self.reserve, 'byte')} kept back",
             ),
-            ("reserved", f"{shown(self.reserved, '1')} sequences when each keeps room for its whole answer"),
+            ("reserved", f"{format_value(self.reserved, '1')} sequences when each keeps room for its whole answer"),
         )
 
     def chart(self) -> "Drawing | None":
@@ -197,26 +200,32 @@ def _per_token(d: Deployment, tokens: Num) -> Num:
 
 @dataclass(frozen=True)
 class Replica(Result):
-    """What a queue needs to know of a replica. Made by :func:`replica` or :func:`replica_of`."""
+    """The inputs of a queue from a replica. Made by :func:`replica` or :func:`replica_of`."""
 
     prefill_time: float  # s, of one request alone
     steps: float  # decode steps of a request
-    step_times: tuple[float, ...]  # s, of a batch of 1, 2, … slots
+    step_times: tuple[float, ...]  # s, of a batch of 1, 2, … sequences
     prompt_variation: float = 1.0  # standard deviation over mean of the time of a prompt pass
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     variation: float = 0.0  # standard deviation over mean of the answers' lengths
 
     def summary(self) -> list[str]:
         one, full = self.step_times[0], self.step_times[-1]
-        return labelled(
-            f"a replica with {self.slots} places: at most {shown(self.capacity, '1')} requests/s",
-            ("prompt pass", f"{shown(self.prefill_time, 's')}; {self.origins.get('prefill_time', CALLER)}"),
+        return format_rows(
+            f"a replica with {self.max_running} places: at most {format_value(self.capacity, '1')} requests/s",
+            ("prompt pass", f"{format_value(self.prefill_time, 's')}; {self.origins.get('prefill_time', CALLER)}"),
             (
                 "decode step",
-                f"{shown(one, 's')} alone, {shown(full, 's')} when full; {self.origins.get('step_time', CALLER)}",
+                f"{format_value(one, 's')} alone, {format_value(full, 's')} when full; {self.origins.get('step_time', CALLER)}",
             ),
-            ("answers", f"{shown(self.steps, '1')} steps on average, with a variation of {shown(self.variation, '1')}"),
-            ("pace when full", f"a token every {shown(self.itl(self.slots), 's')}, other prompts included"),
+            (
+                "answers",
+                f"{format_value(self.steps, '1')} steps on average, with a variation of {format_value(self.variation, '1')}",
+            ),
+            (
+                "pace when full",
+                f"a token every {format_value(self.itl(self.max_running), 's')}, other prompts included",
+            ),
         )
 
     def chart(self) -> "Drawing":
@@ -225,7 +234,7 @@ class Replica(Result):
         from mlsysim.drawing.shapes import readable, sampled
 
         factor, unit = readable(max(self.step_times), "s")
-        batch = sampled([float(n + 1) for n in range(self.slots)])
+        batch = sampled([float(n + 1) for n in range(self.max_running)])
         pace = [factor * self.itl(int(n)) for n in batch]
         steps = [factor * t for t in sampled(self.step_times)]
         lines = [
@@ -237,13 +246,17 @@ class Replica(Result):
     def explain(self) -> Report:
         """Its numbers, and where each came from."""
         rows = [
-            ("prompt pass", shown(self.prefill_time, "s"), self.origins.get("prefill_time", CALLER)),
-            ("step, alone", shown(self.step_times[0], "s"), self.origins.get("step_time", CALLER)),
-            ("step, full batch", shown(self.step_times[-1], "s"), self.origins.get("step_time", CALLER)),
-            ("places", shown(float(self.slots), "1"), self.origins.get("slots", CALLER)),
-            ("decode steps", shown(self.steps, "1"), self.origins.get("steps", CALLER)),
-            ("variation of prompts", shown(self.prompt_variation, "1"), self.origins.get("prompt_variation", CALLER)),
-            ("variation of answers", shown(self.variation, "1"), self.origins.get("variation", CALLER)),
+            ("prompt pass", format_value(self.prefill_time, "s"), self.origins.get("prefill_time", CALLER)),
+            ("step, alone", format_value(self.step_times[0], "s"), self.origins.get("step_time", CALLER)),
+            ("step, full batch", format_value(self.step_times[-1], "s"), self.origins.get("step_time", CALLER)),
+            ("places", format_value(float(self.max_running), "1"), self.origins.get("max_running", CALLER)),
+            ("decode steps", format_value(self.steps, "1"), self.origins.get("steps", CALLER)),
+            (
+                "variation of prompts",
+                format_value(self.prompt_variation, "1"),
+                self.origins.get("prompt_variation", CALLER),
+            ),
+            ("variation of answers", format_value(self.variation, "1"), self.origins.get("variation", CALLER)),
         ]
         return Report(self.summary()[0], (table(("Number", "Value", "Where from"), rows),))
 
@@ -252,7 +265,7 @@ class Replica(Result):
         return {
             "prefill_time_s": self.prefill_time,
             "steps": self.steps,
-            "slots": self.slots,
+            "max_running": self.max_running,
             "step_times_s": list(self.step_times),
             "prompt_variation": self.prompt_variation,
             "variation": self.variation,
@@ -260,7 +273,7 @@ class Replica(Result):
         }
 
     @property
-    def slots(self) -> int:
+    def max_running(self) -> int:
         """Places in the batch."""
         return len(self.step_times)
 
@@ -280,12 +293,12 @@ class Replica(Result):
     @cached_property
     def throughputs(self) -> tuple[float, ...]:
         """Requests per second with none, one, … in the batch."""
-        return 0.0, *(self.throughput(n) for n in range(1, self.slots + 1))
+        return 0.0, *(self.throughput(n) for n in range(1, self.max_running + 1))
 
     @property
     def capacity(self) -> float:
         """Requests per second with all places taken."""
-        return self.throughput(self.slots)
+        return self.throughput(self.max_running)
 
     def itl(self, batch: int) -> float:
         """Mean time between tokens while so many are in the batch, prompts of the others included, s."""
@@ -296,24 +309,26 @@ class Replica(Result):
         return elementwise(self._between, batch)
 
     def _between(self, batch: float) -> float:
-        below = min(max(1, int(batch)), self.slots)
-        one, next_ = self.step_times[below - 1], self.step_times[min(below, self.slots - 1)]
+        below = min(max(1, int(batch)), self.max_running)
+        one, next_ = self.step_times[below - 1], self.step_times[min(below, self.max_running - 1)]
         return one + max(0.0, batch - below) * (next_ - one)
 
     def batch_in_pace(self, itl: float) -> int:
-        """Largest batch whose tokens come at that pace; 0 when not even one request does."""
-        return max((n for n in range(1, self.slots + 1) if self.itl(n) <= itl), default=0)
+        """Largest batch that meets that time between tokens; 0 if a batch of one misses it."""
+        return max((n for n in range(1, self.max_running + 1) if self.itl(n) <= itl), default=0)
 
-    def with_slots(self, slots: int) -> "Replica":
+    def with_max_running(self, slots: int) -> "Replica":
         """The same replica with fewer places in its batch."""
-        if not 1 <= slots <= self.slots:
-            raise InputError(f"with_slots: slots = {slots} must lie between 1 and the {self.slots} that there are")
+        if not 1 <= slots <= self.max_running:
+            raise InputError(
+                f"with_max_running: max_running = {slots} must lie between 1 and the {self.max_running} that there are"
+            )
         return replace(self, step_times=self.step_times[:slots])
 
 
 def replica(
     step_time: Callable[[int], float],
-    slots: int,
+    max_running: int,
     *,
     prefill_time: float,
     output_len: float,
@@ -327,7 +342,7 @@ def replica(
     ----------
     step_time : function
         Seconds of a decode step for a batch of 1, 2, … sequences.
-    slots : int
+    max_running : int
         Places in the batch: the least of what memory holds, what the pace allows, and what the engine is told.
     prefill_time : float, s
         Time of one prompt pass.
@@ -338,24 +353,24 @@ def replica(
     prompt_variation : float, 1
         Coefficient of variation of the prompt passes' times; about that of the prompts' lengths.
     origins : mapping, optional
-        Where ``slots``, ``prefill_time``, ``steps`` and ``step_time`` came from.
+        Where ``max_running``, ``prefill_time``, ``steps`` and ``step_time`` came from.
 
     Raises
     ------
     InputError
         A value out of range.
 
-    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output_len=201)
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, max_running=64, prefill_time=0.05, output_len=201)
     >>> round(r.capacity, 2), round(r.itl(64), 4)
     (9.88, 0.0321)
     """
-    if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
-        raise InputError(f"replica: slots = {slots!r} must be a whole number of at least 1")
+    if isinstance(max_running, bool) or not isinstance(max_running, int) or max_running < 1:
+        raise InputError(f"replica: max_running = {max_running!r} must be a whole number of at least 1")
     check_argument("replica", "prefill_time", prefill_time, "s", _NON_NEGATIVE)
     check_argument("replica", "output_len", output_len, "1", _MORE_THAN_ONE)
     for name, value in (("variation", variation), ("prompt_variation", prompt_variation)):
         check_argument("replica", name, value, "1", _NON_NEGATIVE)
-    times = tuple(float(step_time(n)) for n in range(1, slots + 1))
+    times = tuple(float(step_time(n)) for n in range(1, max_running + 1))
     for t in times:
         check_argument("replica", "step_time", t, "s", _POSITIVE)
     named = MappingProxyType(dict(origins or {}))
@@ -371,7 +386,7 @@ def replica_of(
     output_len: float,
     variation: float = 0.0,
     prompt_variation: float = 1.0,
-    slots: int | None = None,
+    max_running: int | None = None,
     usable: float = USABLE,
     reserve: float = 0.0,
     itl: float | None = None,
@@ -387,7 +402,7 @@ def replica_of(
         Mean tokens of a prompt and of an answer.
     variation, prompt_variation : float, 1
         Coefficients of variation of the answers' and of the prompts' lengths.
-    slots : int, optional
+    max_running : int, optional
         Places in the batch; as many as fit into memory, up to ``max_num_seqs``, unless given.
     usable, reserve : float, 1 and byte
         As in :func:`sequences`.
@@ -403,18 +418,18 @@ def replica_of(
 
     >>> from mlsysim.inference import deploy
     >>> d = deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="bound")
-    >>> replica_of(d, input_len=1024, output_len=256, itl=0.04).slots
+    >>> replica_of(d, input_len=1024, output_len=256, itl=0.04).max_running
     140
     """
     fit = sequences(
         deployment, input_len=input_len, output_len=output_len, variation=variation, usable=usable, reserve=reserve
     )
     room = int(fit.concurrency)
-    if slots is not None and slots > room:
-        raise InputError(f"replica_of: slots = {slots} do not fit; memory holds {room} such sequences")
+    if max_running is not None and max_running > room:
+        raise InputError(f"replica_of: max_running = {max_running} do not fit; memory holds {room} such sequences")
     if room < deployment.split.dp:
         raise InputError("replica_of: memory holds no such sequence; use more devices or shorter sequences")
-    places = min(room, max_num_seqs) if slots is None else slots
+    places = min(room, max_num_seqs) if max_running is None else max_running
     first = int(deployment.split.dp)  # every data-parallel rank works, however few sequences there are
     made = replica(
         lambda n: float(decode_step(deployment, context=fit.tokens, batch=float(max(n, first))).time),
@@ -424,7 +439,7 @@ def replica_of(
         variation=variation,
         prompt_variation=prompt_variation,
         origins={
-            "slots": f"memory holds {room}, at most {max_num_seqs}" if slots is None else CALLER,
+            "max_running": f"memory holds {room}, at most {max_num_seqs}" if max_running is None else CALLER,
             "prefill_time": f"inference.prefill, {deployment.efficiencies.name}",
             "step_time": f"inference.decode_step, {deployment.efficiencies.name}",
         },
@@ -437,7 +452,7 @@ def replica_of(
             f"replica_of: itl = {units.format(itl, 's')} is missed by a batch of one, which takes "
             f"{units.format(made.itl(1), 's')}; use more devices or a smaller model"
         )
-    return made.with_slots(in_pace)
+    return made.with_max_running(in_pace)
 
 
 @dataclass(frozen=True)
@@ -453,13 +468,16 @@ class Curve(Result):
 
     def summary(self) -> list[str]:
         k, last = self.batch.index(self.knee), -1
-        return labelled(
-            f"one replica, kept full: best at a batch of {self.knee}, {shown(self.requests_per_s[k], '1')} requests/s",
-            ("there", f"{shown(self.tokens_per_s[k], 'token/s')}, a token every {shown(self.itl[k], 's')}"),
+        return format_rows(
+            f"one replica, kept full: best at a batch of {self.knee}, {format_value(self.requests_per_s[k], '1')} requests/s",
+            (
+                "there",
+                f"{format_value(self.tokens_per_s[k], 'token/s')}, a token every {format_value(self.itl[k], 's')}",
+            ),
             (
                 "at the end",
-                f"batch {self.batch[last]}: {shown(self.requests_per_s[last], '1')} requests/s, "
-                f"{shown(self.tokens_per_s[last], 'token/s')}, a token every {shown(self.itl[last], 's')}",
+                f"batch {self.batch[last]}: {format_value(self.requests_per_s[last], '1')} requests/s, "
+                f"{format_value(self.tokens_per_s[last], 'token/s')}, a token every {format_value(self.itl[last], 's')}",
             ),
         )
 
@@ -477,7 +495,7 @@ class Curve(Result):
         from mlsysim.drawing.shapes import sampled
 
         rows = [
-            (f"{n}", shown(x, "1"), shown(y, "token/s"), shown(t, "s"), shown(r, "s"))
+            (f"{n}", format_value(x, "1"), format_value(y, "token/s"), format_value(t, "s"), format_value(r, "s"))
             for n, x, y, t, r in sampled(list(zip(*self._columns, strict=True)), 20)
         ]
         head = ("Batch", "Requests/s", "Tokens/s", "Between tokens", "In the batch")
@@ -506,7 +524,7 @@ def serving_curve(replica: Replica) -> Curve:
     >>> serving_curve(replica(lambda b: 0.01 + 1e-4 * b, 64, prefill_time=0.0, output_len=201)).knee
     64
     """
-    batches = tuple(range(1, replica.slots + 1))
+    batches = tuple(range(1, replica.max_running + 1))
     rates = tuple(replica.throughput(b) for b in batches)
     return Curve(
         replica=replica,

@@ -1,4 +1,4 @@
-"""Who gets the next request: three routers, and what each leaves of the chance with which requests come.
+"""Routing of requests to replicas: three routers, and the randomness of arrivals that each leaves.
 
 At random, a replica sees a Poisson process of its own. In turn, it gets every N-th request, at times of which N random gaps have
 evened out: with a squared coefficient of variation of 1/N. By the least load, the batches are kept equal: all replicas share

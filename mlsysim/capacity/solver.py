@@ -1,4 +1,4 @@
-"""Replicas under load: who waits and how long, how many replicas a target needs, and how much a number of them carries."""
+"""Replicas under load: waiting times, the number of replicas for a target, and the load that a number of them carries."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mlsysim.capacity.routing import USUAL, check_routing, dealt, found_busy, sh
 from mlsysim.capacity.waiting import dealt_wait, mean_wait, mg1_wait, wait_quantile, wait_tail
 from mlsysim.equations import POSITIVE, Domain, check_argument, unchecked
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, plain, share
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -72,7 +72,7 @@ class Load(Result):
     def itl_quantile(self) -> Num:
         """Time between tokens, the mean of a request, that a share ``quantile`` of the requests does not exceed, s."""
         low = 0.0 * self.delayed
-        high = low + self.replica.itl(self.replica.slots)
+        high = low + self.replica.itl(self.replica.max_running)
         while not all_true(self._pace(high) >= self.quantile):
             high = 2 * high
         for _ in range(40):
@@ -84,7 +84,7 @@ class Load(Result):
     def _pace(self, itl: Num) -> Num:
         """Share of the requests whose mean time between tokens is at most so long."""
         r, full = self.replica, self.delayed * self.utilisation  # somebody is in the queue
-        most = float(r.slots)
+        most = float(r.max_running)
         each = (self.running / self.replicas - most * full) / (1 - full)  # while nobody is
         answers, batch = (r.steps, r.variation), (each, sqrt(self.batch_variance), most, full)
         return share_in_pace(itl, r.step_time, answers, batch, self._held_up)
@@ -214,21 +214,25 @@ class Load(Result):
             (n, t) for n, t in (("first token", self.ttft_target), ("between tokens", self.itl_target)) if t is not None
         ]
         place, named = self.place_wait >= self.prompt_wait, f", {self.routing}," if self.replicas > 1 else ""
-        waits = f"for a place {shown(self.place_wait, 's')}, for other prompts {shown(self.prompt_wait, 's')}"
-        targets = f"{shown(self.goodput, '1')} requests/s meet " + ", ".join(f"{n} {shown(t, 's')}" for n, t in aims)
-        return labelled(
-            f"{self.replicas} replica{'s' if self.replicas > 1 else ''}{named} at {shown(self.rate, '1')} requests/s: first token "
-            f"{shown(self.ttft, 's')} ({q}: {shown(self.ttft_quantile, 's')}), one every {shown(self.itl, 's')} "
-            f"({shown(self.itl_quantile, 's')})",
+        waits = (
+            f"for a place {format_value(self.place_wait, 's')}, for other prompts {format_value(self.prompt_wait, 's')}"
+        )
+        targets = f"{format_value(self.goodput, '1')} requests/s meet " + ", ".join(
+            f"{n} {format_value(t, 's')}" for n, t in aims
+        )
+        return format_rows(
+            f"{self.replicas} replica{'s' if self.replicas > 1 else ''}{named} at {format_value(self.rate, '1')} requests/s: first token "
+            f"{format_value(self.ttft, 's')} ({q}: {format_value(self.ttft_quantile, 's')}), one every {format_value(self.itl, 's')} "
+            f"({format_value(self.itl_quantile, 's')})",
             ("targets", targets if aims else ""),
             ("binds", "" if is_array(place) else _BINDS[bool(place)]),
             ("mean wait", waits),
-            ("utilisation", f"{share(self.utilisation)} of {shown(self.capacity, '1')} requests/s"),
+            ("utilisation", f"{share(self.utilisation)} of {format_value(self.capacity, '1')} requests/s"),
             (
                 "running",
-                f"{shown(self.running, '1')} of {self.replicas * r.slots} places; {shown(self.tokens_per_s, 'token/s')}",
+                f"{format_value(self.running, '1')} of {self.replicas * r.max_running} places; {format_value(self.tokens_per_s, 'token/s')}",
             ),
-            ("rates", f"prompt pass {shown(r.prefill_time, 's')}: {r.origins.get('prefill_time', CALLER)}"),
+            ("rates", f"prompt pass {format_value(r.prefill_time, 's')}: {r.origins.get('prefill_time', CALLER)}"),
         )
 
     def chart(self) -> "Drawing | None":
@@ -242,7 +246,7 @@ class Load(Result):
         """Each step with its equation and the numbers in it, the inputs' origins, and what is assumed."""
         r, rate = self.replica, self.rate
         cycle = {
-            "batch": float(r.slots),
+            "batch": float(r.max_running),
             "prefill_time": r.prefill_time,
             "step_time": r.step_times[-1],
             "steps": r.steps,
@@ -253,7 +257,7 @@ class Load(Result):
         longer = for_place >= for_prompts
         terms = [
             Term("full replica", r.capacity, "eq-request-capacity", cycle),
-            Term("full batch's ITL", r.itl(r.slots), "eq-loaded-itl", cycle),
+            Term("full batch's ITL", r.itl(r.max_running), "eq-loaded-itl", cycle),
             Term("utilisation", self.utilisation, "eq-utilisation", {"rate": rate, "capacity": self.capacity}),
             Term("no place free", self.delayed, "eq-erlang-c", share),
             Term("place, mean wait", self.place_wait, "eq-mean-wait", self._places),
@@ -274,11 +278,11 @@ class Load(Result):
         ]
         origin = r.origins.get
         return Explanation(
-            title=f"{self.replicas} replica(s) with {r.slots} places each",
+            title=f"{self.replicas} replica(s) with {r.max_running} places each",
             terms=tuple(terms),
             inputs=(
                 Input("rate", rate, "1/s"),
-                Input("places", float(r.slots), "1", origin("slots", CALLER)),
+                Input("places", float(r.max_running), "1", origin("max_running", CALLER)),
                 Input("prefill time", r.prefill_time, "s", origin("prefill_time", CALLER)),
                 Input("step, full batch", r.step_times[-1], "s", origin("step_time", CALLER)),
                 Input("decode steps", r.steps, "1", origin("steps", CALLER)),
@@ -328,7 +332,7 @@ class Load(Result):
             "rate_per_s": self.rate,
             "replicas": self.replicas,
             "routing": self.routing,
-            "slots": self.replica.slots,
+            "max_running": self.replica.max_running,
             "capacity_per_s": self.capacity,
             "utilisation": self.utilisation,
             "delayed": self.delayed,
@@ -339,7 +343,7 @@ class Load(Result):
             "ttft_quantile_s": self.ttft_quantile,
             "itl_s": self.itl,
             "itl_quantile_s": self.itl_quantile,
-            "itl_full_s": self.replica.itl(self.replica.slots),
+            "itl_full_s": self.replica.itl(self.replica.max_running),
             "e2e_s": self.e2e,
             "running": self.running,
             "tokens_per_s": self.tokens_per_s,
@@ -359,7 +363,7 @@ def _seconds(value: Num) -> str:
 
 def _throughput(replica: Replica, shared: float, requests: int) -> float:
     """Completions per second of so many requests, spread evenly over the batches that have one crowd in common."""
-    alone, each = replica.throughputs, min(requests / shared, float(replica.slots))
+    alone, each = replica.throughputs, min(requests / shared, float(replica.max_running))
     below = int(each)
     return shared * (alone[below] + ((each - below) * (alone[below + 1] - alone[below]) if each > below else 0.0))
 
@@ -370,9 +374,9 @@ def _forgotten(rate: float, replica: Replica, shared: float) -> int:
     What is wrong in a state is wrong by X / lambda as much in the next, so that a product of these says where to begin. Below
     ``_LONG`` states all are counted.
     """
-    if is_array(rate) or shared * replica.slots <= _LONG:
+    if is_array(rate) or shared * replica.max_running <= _LONG:
         return 0
-    each = next((n for n, x in enumerate(replica.throughputs) if shared * x >= rate), replica.slots)
+    each = next((n for n, x in enumerate(replica.throughputs) if shared * x >= rate), replica.max_running)
     left, block = 0.0, max(1, int(shared) // 16)
     state = int(shared * each)
     while state > 0 and left > _FORGOTTEN:
@@ -384,7 +388,7 @@ def _forgotten(rate: float, replica: Replica, shared: float) -> int:
 
 def _chain(rate: Num, replica: Replica, shared: float) -> tuple[Num, Num, Num]:
     """Erlang's recurrence over the states of the batches: share that is full, and mean and variance of the number inside."""
-    after, places = _forgotten(rate, replica, shared), shared * replica.slots
+    after, places = _forgotten(rate, replica, shared), shared * replica.max_running
     blocking, step = 1.0 + 0.0 * rate, erlang_b_step
     mean, square = after + 0.0 * rate, 0.0 * rate  # of the number, and of its distance from where the count begins
     for n in range(after + 1, math.ceil(places - 1e-9) + 1):
@@ -460,7 +464,7 @@ def load(
     Assumptions: those of ``ASSUMPTIONS``.
 
     >>> from mlsysim.capacity import replica
-    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output_len=201)
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, max_running=64, prefill_time=0.05, output_len=201)
     >>> result = load(r, rate=17.0, replicas=2)
     >>> round(result.utilisation, 3), round(result.running, 1), round(result.ttft_quantile, 2)
     (0.861, 86.1, 0.4)
@@ -488,7 +492,7 @@ def load(
         blocking=blocking,
         utilisation=rho,
         delayed=delayed,
-        running=(mean / shared * (1 - beyond) + replica.slots * beyond) * replicas,
+        running=(mean / shared * (1 - beyond) + replica.max_running * beyond) * replicas,
         batch_variance=variance / shared**2,
         routing=routing,
     )
@@ -516,7 +520,7 @@ def replicas_needed(
         A value out of range; a target that no number of replicas meets.
 
     >>> from mlsysim.capacity import replica
-    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output_len=201)
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, max_running=64, prefill_time=0.05, output_len=201)
     >>> replicas_needed(r, rate=100.0, ttft=0.5).replicas
     12
     """
@@ -577,7 +581,7 @@ def max_rate(
         A value out of range; a target that even an idle replica misses.
 
     >>> from mlsysim.capacity import replica
-    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, slots=64, prefill_time=0.05, output_len=201)
+    >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, max_running=64, prefill_time=0.05, output_len=201)
     >>> round(max_rate(r, 2, ttft=0.5).rate, 1)
     17.1
     """

@@ -1,4 +1,4 @@
-"""How long requests wait that find no place: mean, tail and quantile, and what unequal service costs."""
+"""Waiting times of queued requests: mean, tail and quantile, and the cost of unequal service times."""
 
 import math
 

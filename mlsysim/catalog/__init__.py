@@ -11,14 +11,13 @@ from mlsysim._lazy import lazily
 # What shares its name with its module cannot come later: the module would stand in its place.
 from mlsysim.catalog.convnets import Convnet, convnet, convnets
 from mlsysim.catalog.hardware import Device, Rates, device, devices, load_devices
-from mlsysim.catalog.kept import forget, own
 from mlsysim.catalog.presets import Preset, preset, presets
 from mlsysim.catalog.prices import Price, load_prices, price, prices, prices_of
+from mlsysim.catalog.registry import forget, user_entries
 from mlsysim.catalog.sourced import Sourced
 
 if TYPE_CHECKING:
     from mlsysim.catalog.adding import add, define
-    from mlsysim.catalog.beyond import patch_transformer, patch_transformers, recommender
     from mlsysim.catalog.fabrics import (
         Cluster,
         Link,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     )
     from mlsysim.catalog.hf import from_hf_config
     from mlsysim.catalog.machines import Machines, no_link, nodes_with, where
+    from mlsysim.catalog.other_models import patch_transformer, patch_transformers, recommender
     from mlsysim.catalog.places import Facility, Grid, facilities, facility, grid, grids, load_facilities, load_grids
     from mlsysim.catalog.shapes import Model, decoder, load_models, model, models
     from mlsysim.catalog.workloads import Target, Trace, target, targets, trace, traces
@@ -58,7 +58,7 @@ _LATER = {
         "protocol",
         "protocols",
     ),
-    "beyond": (
+    "other_models": (
         "patch_transformer",
         "patch_transformers",
         "recommender",
@@ -117,7 +117,6 @@ __all__ = [
     "node",
     "nodes",
     "nodes_with",
-    "own",
     "patch_transformer",
     "patch_transformers",
     "preset",
@@ -132,6 +131,7 @@ __all__ = [
     "targets",
     "trace",
     "traces",
+    "user_entries",
     "where",
 ]
 __getattr__ = lazily(__name__, _MODULE)

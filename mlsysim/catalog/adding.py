@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mlsysim.catalog import fabrics, hardware, kept, places, shapes
+from mlsysim.catalog import fabrics, hardware, places, registry, shapes
 from mlsysim.catalog.prices import Price, prices, read_price
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import InputError, unknown_name
@@ -29,9 +29,9 @@ _LARGEST = 1000  # entries of one call
 def _keep(found: Iterable[tuple[str, Any]], replace: bool) -> tuple[Any, ...]:
     """All of them, or none when one is refused. One is kept before the next is made: a node may name a device of its file."""
     done = []
-    with kept.all_or_none():
+    with registry.all_or_none():
         for kind, entry in found:
-            kept.keep(kind, entry, _KINDS[kind][2](), replace)
+            registry.keep(kind, entry, _KINDS[kind][2](), replace)
             done.append(entry)
     return tuple(done)
 

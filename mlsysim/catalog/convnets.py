@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
+from mlsysim.catalog.display import Catalogue, ShownEntry
 from mlsysim.catalog.entries import find
-from mlsysim.catalog.shown import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, published, shipped
 
 _UNITS = {"parameters": "1", "macs": "1"}

@@ -1,4 +1,4 @@
-"""What catalogue entries share: named figures that know where they were read, the checks of a file, and lookup by name."""
+"""Shared parts of catalogue entries: sourced figures, checks of files, and lookup by name."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
 
-from mlsysim.catalog.kept import fold
-from mlsysim.catalog.shown import Named as ShownNames
-from mlsysim.catalog.shown import ShownEntry
+from mlsysim.catalog.display import Named as ShownNames
+from mlsysim.catalog.display import ShownEntry
+from mlsysim.catalog.registry import fold
 from mlsysim.catalog.sourced import Sourced, beside, figures, parse_toml, read_toml, text_of
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
 
@@ -186,8 +186,8 @@ _ALIASES = re.compile(r"^aliases = \[(.*)\]$", re.M)
 _QUOTED = re.compile(r'"([^"]*)"')
 
 
-class Shelf(ShownNames[Named]):
-    """Entries of the catalogue's files, in their order, each read when somebody asks for it.
+class LazyTable(ShownNames[Named]):
+    """Entries of the catalogue's files in their order, each parsed on first use.
 
     To read all devices takes longer than to import the library and to solve; to find where each begins, a millisecond.
     """
@@ -238,13 +238,15 @@ def find(kind: str, name: Any, entries: Mapping[str, Named], hint: str = "") -> 
     """
     names = names_of(entries)
     if not isinstance(name, str) or fold(name) not in names:
-        aliases = entries.aliases if isinstance(entries, Shelf) else (a for e in entries.values() for a in e.aliases)
+        aliases = (
+            entries.aliases if isinstance(entries, LazyTable) else (a for e in entries.values() for a in e.aliases)
+        )
         raise unknown_name(kind, name, entries, hint, aliases)
     return entries[names[fold(name)]]
 
 
 def names_of(entries: Mapping[str, Named]) -> Mapping[str, str]:
     """The name of an entry by its folded name and aliases."""
-    if isinstance(entries, Shelf):
+    if isinstance(entries, LazyTable):
         return entries.names
     return {fold(key): e.name for e in entries.values() for key in (e.name, *e.aliases)}

@@ -6,11 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlsysim.catalog import entries, hardware, kept
+from mlsysim.catalog import entries, hardware, registry
 from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.catalog.hardware import Device
 from mlsysim.errors import InputError
-from mlsysim.results import Report, Result, labelled, shown
+from mlsysim.results import Report, Result, format_rows, format_value
 
 _KINDS = ("scale-up", "scale-out", "host")
 _ALGORITHMS = ("ring", "pipelined_tree", "in_switch", "in_switch_tree")
@@ -86,7 +86,7 @@ class Node(Entry):
 
     @property
     def bandwidth_ratio(self) -> float:
-        """How many times faster a device talks inside the domain than out of the node.
+        """Bandwidth of a device inside the domain relative to that out of the node.
 
         >>> node("DGX-H100").bandwidth_ratio
         9.0
@@ -107,13 +107,13 @@ class Cluster(Result):
 
     def summary(self) -> list[str]:
         node = self.node
-        inside = f"{shown(node.scale_up_bandwidth, 'byte/s')} a device, one way, in domains of {self.domain}"
-        return labelled(
+        inside = f"{format_value(node.scale_up_bandwidth, 'byte/s')} a device, one way, in domains of {self.domain}"
+        return format_rows(
             f"{self.nodes} x {node.name}: {self.devices} x {node.device.name}",
             ("inside", f"{inside} ({node.scale_up.name})" if node.device.has("scale_up_bandwidth") else ""),
             (
                 "outside",
-                f"{shown(node.scale_out_bandwidth, 'byte/s')} a device, one way ({node.nics} x {node.scale_out.name} a node)",
+                f"{format_value(node.scale_out_bandwidth, 'byte/s')} a device, one way ({node.nics} x {node.scale_out.name} a node)",
             ),
         )
 
@@ -156,7 +156,7 @@ class Cluster(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(Entry):
-    """How a library moves a collective: a cost per call, a cost per step on each kind of link, the share of payload."""
+    """Protocol of a communication library: cost per call, cost per step on each kind of link, share of payload."""
 
     algorithm: str
     library: str = "NCCL"
@@ -243,12 +243,12 @@ def links() -> Mapping[str, Link]:
     >>> links()["NVLink-4"].bandwidth / 1e9
     450.0
     """
-    return kept.joined("link", _links())
+    return registry.joined("link", _links())
 
 
 @cache
 def _links() -> Mapping[str, Link]:
-    return entries.Shelf("link", "networks/links.toml", read_link)
+    return entries.LazyTable("link", "networks/links.toml", read_link)
 
 
 def nodes() -> Mapping[str, Node]:
@@ -257,12 +257,12 @@ def nodes() -> Mapping[str, Node]:
     >>> nodes()["GB200-NVL72"].domain
     72
     """
-    return kept.joined("node", _nodes())
+    return registry.joined("node", _nodes())
 
 
 @cache
 def _nodes() -> Mapping[str, Node]:
-    return entries.Shelf("node", "networks/nodes.toml", read_node)
+    return entries.LazyTable("node", "networks/nodes.toml", read_node)
 
 
 @cache
@@ -272,7 +272,7 @@ def protocols() -> Mapping[str, Protocol]:
     >>> sorted(protocols())[0]
     'efa-nvls-tree'
     """
-    return entries.Shelf("protocol", "networks/protocols.toml", read_protocol)
+    return entries.LazyTable("protocol", "networks/protocols.toml", read_protocol)
 
 
 def link(name: str | Link) -> Link:

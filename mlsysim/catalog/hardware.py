@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
-from mlsysim.catalog import entries, kept, shown
+from mlsysim.catalog import display, entries, registry
 from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.catalog.sourced import read_toml, sourced
 from mlsysim.errors import InputError, UnknownNameError, unknown_name
-from mlsysim.results import Report, Result, labelled, plain
-from mlsysim.results import shown as written
+from mlsysim.results import Report, Result, format_rows, plain
+from mlsysim.results import format_value as written
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Rates(Mapping[str, float], Result):
 
     def summary(self) -> list[str]:
         rates = ", ".join(f"{p} {written(v, 'FLOP/s')}" for p, v in self.by_precision.items())
-        return labelled(f"{self.device}, {self.name}: {rates or 'none listed'}")
+        return format_rows(f"{self.device}, {self.name}: {rates or 'none listed'}")
 
     def chart(self) -> "Drawing | None":
         """A bar per precision."""
@@ -125,11 +125,11 @@ class Device(Entry):
         return self._rates("vector_flops")
 
     def summary(self) -> list[str]:
-        return shown.device_lines(self)
+        return display.device_lines(self)
 
     def chart(self) -> "Drawing | None":
         """Its rooflines."""
-        return shown.device_chart(self)
+        return display.device_chart(self)
 
 
 def read_device(name: str, raw: Any, file: str) -> Device:
@@ -173,9 +173,9 @@ def load_devices(path: str | Path) -> dict[str, Device]:
 
 
 @cache
-def shelf() -> entries.Shelf[Device]:
+def shipped_devices() -> entries.LazyTable[Device]:
     """All shipped devices, in the order of their files."""
-    return entries.Shelf("device", "devices", read_device)
+    return entries.LazyTable("device", "devices", read_device)
 
 
 def devices() -> Mapping[str, Device]:
@@ -184,7 +184,7 @@ def devices() -> Mapping[str, Device]:
     >>> devices()["H100-SXM5-80GB"].vendor
     'NVIDIA'
     """
-    return kept.joined("device", shelf())
+    return registry.joined("device", shipped_devices())
 
 
 def of_architecture(*architectures: str) -> list[Device]:
@@ -194,7 +194,7 @@ def of_architecture(*architectures: str) -> list[Device]:
     ['V100-SXM2-16GB', 'V100-SXM2-32GB']
     """
     known = devices()
-    if isinstance(known, entries.Shelf):
+    if isinstance(known, entries.LazyTable):
         return known.where("architecture", architectures)
     return [d for d in known.values() if d.architecture in architectures]
 
@@ -220,7 +220,7 @@ _BEFORE = (
 def _joined() -> dict[str, set[str]]:
     """The shipped devices of each name and alias written without hyphens."""
     found: dict[str, set[str]] = {}
-    for key, name in shelf().names.items():
+    for key, name in shipped_devices().names.items():
         found.setdefault(key.replace("-", ""), set()).add(name)
     return found
 
@@ -235,12 +235,12 @@ def without_maker(name: str) -> str:
     >>> without_maker("Trainium 2")
     'trainium2'
     """
-    names = shelf().names
-    part = kept.fold(name)
+    names = shipped_devices().names
+    part = registry.fold(name)
     while part not in names and part.partition("-")[0] in _BEFORE:
         part = part.partition("-")[2]
     if part not in names and len(same := _joined().get(part.replace("-", ""), set())) == 1:
-        return kept.fold(*same)
+        return registry.fold(*same)
     return part
 
 
@@ -262,9 +262,9 @@ def device(name: "str | Device") -> Device:
     """
     if isinstance(name, Device):
         return name
-    if (mine := kept.find("device", name)) is not None:
+    if (mine := registry.find("device", name)) is not None:
         return mine  # type: ignore[no-any-return]
-    found = shelf()
+    found = shipped_devices()
     part = without_maker(name) if isinstance(name, str) else ""
     if part not in found.names:
         raise unknown_name(

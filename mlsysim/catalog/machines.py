@@ -10,7 +10,7 @@ from mlsysim.catalog import fabrics, hardware
 from mlsysim.catalog.entries import names_of
 from mlsysim.catalog.fabrics import Cluster, Node
 from mlsysim.catalog.hardware import Device
-from mlsysim.catalog.kept import fold
+from mlsysim.catalog.registry import fold
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.results import Result
 

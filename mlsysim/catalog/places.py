@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlsysim.catalog import entries, kept
+from mlsysim.catalog import entries, registry
 from mlsysim.catalog.entries import Entry, count, figure
 from mlsysim.errors import InputError
 
@@ -86,12 +86,12 @@ def grids() -> Mapping[str, Grid]:
     >>> grids()["Poland"].year
     2023
     """
-    return kept.joined("grid", _grids())
+    return registry.joined("grid", _grids())
 
 
 @cache
 def _grids() -> Mapping[str, Grid]:
-    return entries.Shelf("grid", "sites/grids.toml", read_grid)
+    return entries.LazyTable("grid", "sites/grids.toml", read_grid)
 
 
 def facilities() -> Mapping[str, Facility]:
@@ -100,12 +100,12 @@ def facilities() -> Mapping[str, Facility]:
     >>> facilities()["industry-2023"].pue
     1.58
     """
-    return kept.joined("facility", _facilities())
+    return registry.joined("facility", _facilities())
 
 
 @cache
 def _facilities() -> Mapping[str, Facility]:
-    return entries.Shelf("facility", "sites/facilities.toml", read_facility)
+    return entries.LazyTable("facility", "sites/facilities.toml", read_facility)
 
 
 def grid(name: str | Grid) -> Grid:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from mlsysim.catalog.shown import Catalogue, ShownEntry
+from mlsysim.catalog.display import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, shipped, sourced
 from mlsysim.errors import named
 

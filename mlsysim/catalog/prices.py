@@ -1,4 +1,4 @@
-"""Dated prices with their sources. A price that is not listed raises; nothing costs 0 because somebody forgot it."""
+"""Dated prices with their sources. A missing price raises an error; it never counts as 0."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlsysim.catalog import entries, hardware, kept
+from mlsysim.catalog import entries, hardware, registry
 from mlsysim.catalog.entries import Entry
 from mlsysim.catalog.hardware import Device
 from mlsysim.errors import InputError, UnknownNameError
@@ -30,7 +30,7 @@ _UNITS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Price(Entry, units=_UNITS):
-    """What something cost at a date: a purchase in USD, a rental in USD/s of one device, electricity in USD/J."""
+    """A price at a date: a purchase in USD, a rental in USD/s of one device, electricity in USD/J."""
 
     kind: str
     date: str
@@ -76,12 +76,12 @@ def prices() -> Mapping[str, Price]:
     >>> prices()["H100-purchase-2023-low"].value
     25000.0
     """
-    return kept.joined("price", _prices())
+    return registry.joined("price", _prices())
 
 
 @cache
 def _prices() -> Mapping[str, Price]:
-    return entries.Shelf("price", "sites/prices.toml", read_price)
+    return entries.LazyTable("price", "sites/prices.toml", read_price)
 
 
 def price(name: str | Price) -> Price:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim._numeric import all_true
-from mlsysim.catalog import entries, kept, shown
+from mlsysim.catalog import display, entries, registry
 from mlsysim.catalog.blocks import Block
 from mlsysim.catalog.decoders import build, sized
 from mlsysim.catalog.operations import (
@@ -47,7 +47,7 @@ class Model(Result):
     tower_parameters: int = 0  # what reads images or sound, beside the language model; not in its count
     rotary_rows: int = 0  # positions that a server tabulates sines and cosines for; 0: none, or not known
     rotary_dim: int = 0  # numbers of a head that are rotated; 0: all (of latent attention, its rotary part)
-    counts_only: str = ""  # what of cache and work no operation says, so that only parameters can be counted
+    parameters_only: str = ""  # what of cache and work no operation says, so that only parameters can be counted
     stored: str = ""  # number format in which the weights are published; empty: 16-bit
     aliases: tuple[str, ...] = ()
     family: str = ""
@@ -58,11 +58,11 @@ class Model(Result):
     published: Mapping[str, Sourced] = field(default_factory=dict, repr=False)  # parameters, active_parameters
 
     def summary(self) -> list[str]:
-        return shown.model_lines(self)
+        return display.model_lines(self)
 
     def explain(self) -> Report:
         """Every operation of every kind of layer, and the published counts with their sources."""
-        return shown.model_report(self)
+        return display.model_report(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Sizes, layers with their operations, and published counts, for JSON."""
@@ -235,9 +235,9 @@ class Model(Result):
         >>> from mlsysim import catalog
         >>> catalog.model("Llama-3.1-8B").check_whole("prefill")
         """
-        if self.counts_only:
+        if self.parameters_only:
             raise InputError(
-                f"{owner}: of {self.name} only parameters can be counted, because no operation says its {self.counts_only}; "
+                f"{owner}: of {self.name} only parameters can be counted, because no operation says its {self.parameters_only}; "
                 "for an estimate without that part, give a shape by hand with catalog.define('model', ...) and counts_only = ''"
             )
 
@@ -259,7 +259,7 @@ def _layer(layer: Layer) -> dict[str, Any]:
 
 
 _ABOUT = (
-    *("tower_parameters", "rotary_rows", "rotary_dim", "counts_only", "stored", "aliases", "family", "estimated"),
+    *("tower_parameters", "rotary_rows", "rotary_dim", "parameters_only", "stored", "aliases", "family", "estimated"),
     *("notes", "source", "where", "published"),
 )
 
@@ -441,32 +441,32 @@ def load_models(path: str | Path) -> dict[str, Model]:
 
 
 @cache
-def shelf() -> entries.Shelf[Model]:
+def shipped_models() -> entries.LazyTable[Model]:
     """All shipped models, in the order of their files."""
-    return entries.Shelf("model", "models", read_model)
+    return entries.LazyTable("model", "models", read_model)
 
 
 def models() -> Mapping[str, Model]:
     """Every model of the catalogue, by canonical name."""
-    return kept.joined("model", shelf())
+    return registry.joined("model", shipped_models())
 
 
 def _elsewhere(name: object) -> str:
     """Where the catalogue has that name, if it is of something that is no language model; else nothing."""
-    from mlsysim.catalog import beyond  # here: whoever makes no mistake need not read them
+    from mlsysim.catalog import other_models  # here: whoever makes no mistake need not read them
     from mlsysim.catalog.convnets import convnets
 
     found = {
-        "catalog.patch_transformer": beyond.patch_transformers(),
-        "beyond.diffusion_unet": beyond.diffusion_unets(),
-        "catalog.recommender": beyond.recommenders(),
+        "catalog.patch_transformer": other_models.patch_transformers(),
+        "other_workloads.diffusion_unet": other_models.diffusion_unets(),
+        "catalog.recommender": other_models.recommenders(),
         "catalog.convnet": convnets(),
     }
-    wanted = kept.fold(str(name))
+    wanted = registry.fold(str(name))
     for kind, known in found.items():
         for entry in known:
-            if wanted in (kept.fold(entry), kept.fold(entry).replace("/", "-")):
-                return f"{entry} is no language model: {kind}({entry!r}), and mlsysim.beyond or flops for its work"
+            if wanted in (registry.fold(entry), registry.fold(entry).replace("/", "-")):
+                return f"{entry} is no language model: {kind}({entry!r}), and mlsysim.other_workloads or flops for its work"
     return ""
 
 
@@ -483,17 +483,17 @@ def model(name: "str | Model") -> Model:
     """
     if isinstance(name, Model):
         return name
-    if (mine := kept.find("model", name)) is not None:
+    if (mine := registry.find("model", name)) is not None:
         return mine  # type: ignore[no-any-return]
-    found = shelf()
+    found = shipped_models()
     given = name
-    if isinstance(name, str) and kept.fold(name) not in found.names:
+    if isinstance(name, str) and registry.fold(name) not in found.names:
         name = name.rpartition("/")[2] or name
-        name = next((owned for owned in found.names if owned.rpartition("/")[2] == kept.fold(name)), name)
-    if not isinstance(name, str) or kept.fold(name) not in found.names:
+        name = next((owned for owned in found.names if owned.rpartition("/")[2] == registry.fold(name)), name)
+    if not isinstance(name, str) or registry.fold(name) not in found.names:
         hint = _elsewhere(given) or "a Hugging Face config.json can stand in for it"
         raise unknown_name("model", given, models(), hint, found.aliases)
-    return found[found.names[kept.fold(name)]]
+    return found[found.names[registry.fold(name)]]
 
 
 _asked: dict[
@@ -510,9 +510,9 @@ def asked_for(name: "str | Model") -> Model:
     found = model(name)
     if isinstance(name, Model):
         return found
-    short = kept.fold(name.rpartition("/")[2])
+    short = registry.fold(name.rpartition("/")[2])
     names = (found.name, *(alias.rpartition("/")[2] for alias in found.aliases))
-    said = next((known for known in names if kept.fold(known) == short), found.name)
+    said = next((known for known in names if registry.fold(known) == short), found.name)
     if said == found.name:
         return found
     if (id(found), said) not in _asked:

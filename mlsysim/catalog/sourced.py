@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from mlsysim import units
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.files import read_text
-from mlsysim.results import shown
+from mlsysim.results import format_value
 
 Made = TypeVar("Made")
 MAX_FILE_BYTES = 1_000_000
@@ -51,11 +51,13 @@ class Sourced:
     @property
     def words(self) -> str:
         """The value with its unit, and the key of its source."""
-        return f"{shown(self.value, self.unit)} [{self.source}{', read in a transcription' if self.read else ''}]"
+        return (
+            f"{format_value(self.value, self.unit)} [{self.source}{', read in a transcription' if self.read else ''}]"
+        )
 
     def __repr__(self) -> str:
         """The value with its unit, and where it was read; ``str`` gives the place alone."""
-        return f"{shown(self.value, self.unit)} ({self})"
+        return f"{format_value(self.value, self.unit)} ({self})"
 
     def __str__(self) -> str:
         found = f"{self.source}, read in {self.read_in}" if self.read_in else self.source

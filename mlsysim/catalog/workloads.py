@@ -1,11 +1,11 @@
-"""What servers are asked for: published traces in a few numbers, and published latency targets."""
+"""Workloads: published traces in a few numbers, and published latency targets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from mlsysim.catalog.shown import Catalogue, ShownEntry
+from mlsysim.catalog.display import Catalogue, ShownEntry
 from mlsysim.catalog.sourced import Sourced, figures, shipped
 from mlsysim.errors import named
 

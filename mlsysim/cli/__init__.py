@@ -11,7 +11,7 @@ from typing import Any
 
 import mlsysim
 from mlsysim import catalog
-from mlsysim.catalog import kept
+from mlsysim.catalog import registry
 from mlsysim.cli.arguments import NOTES, Parser
 from mlsysim.errors import InputError, MlsysimError
 
@@ -31,12 +31,12 @@ COMMANDS = {
     "grids": "list the carbon intensities of the catalogue",
     "cost": "cost of owning or renting devices, of a token, and which is cheaper",
     "prices": "list the dated prices of the catalogue",
-    "reliability": "goodput of a training job that fails, saves, restarts and waits for nodes",
+    "reliability": "goodput of a training job with failures, checkpoints, restarts and waits for nodes",
     "hlo": "work and time of a StableHLO program on a device",
     "plan": "search every parallel plan of a model on a cluster",
     "frontier": "throughput per device against tokens per second of a user, over every way to serve a model",
-    "calibrate": "fit what a measured trace of a server adds to its simulation (Tier 1)",
-    "bench-device": "measure bandwidth by pattern, products and attention on the device at hand (Tier 2)",
+    "calibrate": "fit a calibration of the simulator to a measured trace (fidelity level Tier 1)",
+    "bench-device": "measure bandwidth by access pattern, matrix products and attention on this device (fidelity level Tier 2)",
     "sweep": "a solver over every combination of lists and ranges, as CSV or JSON",
     "validate": "predict published measurements and score the predictions",
     "grade": "grade a folder of submitted notebooks, each in a sandbox, into one CSV file",
@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args = _parser(words[0] if words else "-").parse_args(words)
             _check_given(args)
-            with kept.for_now():
+            with registry.for_now():
                 for file in args.catalog:
                     catalog.add(file)
                 status = args.run(args)
@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning as a command says it: one sentence, and no line of our source."""
+    """Format a warning as one sentence, without source lines."""
     return f"mlsysim: {' '.join(str(message).split())}\n"
 
 

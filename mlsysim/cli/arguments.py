@@ -1,4 +1,4 @@
-"""What the commands share: a parser whose errors are ours, arguments with units, and names of devices and models."""
+"""Shared parts of the commands: a parser with one-sentence errors, arguments with units, names of devices and models."""
 
 import argparse
 import json
@@ -40,9 +40,9 @@ class Parser(argparse.ArgumentParser):
 
 def _whole(text: str) -> int:
     if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
-        raise argparse.ArgumentTypeError(f"{_shown(text)} is not a whole number; write one as in 4")
+        raise argparse.ArgumentTypeError(f"{_shorten(text)} is not a whole number; write one as in 4")
     if len(text) > 20 or abs(int(text)) > LARGEST_COUNT:
-        raise argparse.ArgumentTypeError(f"{_shown(text)} is beyond 2^53 = {LARGEST_COUNT:,}; give a smaller number")
+        raise argparse.ArgumentTypeError(f"{_shorten(text)} is beyond 2^53 = {LARGEST_COUNT:,}; give a smaller number")
     return int(text)
 
 
@@ -50,7 +50,7 @@ def _finite(text: str) -> float:
     return units.parse(text, "1", "value")
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text) if len(text) <= 30 else f"{text[:20]!r}... ({len(text)} characters)"
 
 
@@ -118,7 +118,7 @@ def positive(expected: str) -> Callable[[str], float]:
     def wrapped(text: str) -> float:
         value = convert(text)
         if not value > 0:
-            raise argparse.ArgumentTypeError(f"{_shown(text)} must be above 0 {expected}".removesuffix(" 1"))
+            raise argparse.ArgumentTypeError(f"{_shorten(text)} must be above 0 {expected}".removesuffix(" 1"))
         return value
 
     return wrapped
@@ -206,7 +206,7 @@ def device_options() -> Parser:
 
 
 def scale_options() -> Parser:
-    """Parent of the commands whose work can go to a cluster and be gone on with."""
+    """Parent parser of commands that can run on a cluster and resume."""
     parent = Parser(add_help=False)
     parent.add_argument(
         "--cluster",

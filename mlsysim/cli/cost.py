@@ -11,7 +11,7 @@ from mlsysim.cli.options import add_options, given
 from mlsysim.declared import parameters
 from mlsysim.errors import InputError
 
-_OWNING = tuple(n for n, p in parameters(cost.own).items() if p.required and n != "devices")
+_OWNING = tuple(n for n, p in parameters(cost.ownership_cost).items() if p.required and n != "devices")
 # The figures that a rule of the catalogue can stand for, by its own names.
 _OF_A_RULE = {
     "lifetime": "lifetime",
@@ -26,7 +26,7 @@ _OF_A_RULE = {
 
 
 def _owned(args: argparse.Namespace) -> cost.Ownership:
-    asked, origins = given(args, cost.own), {}
+    asked, origins = given(args, cost.ownership_cost), {}
     if args.rule is not None:
         rule = catalog.price(args.rule)
         for name, field in _OF_A_RULE.items():
@@ -36,7 +36,7 @@ def _owned(args: argparse.Namespace) -> cost.Ownership:
     missing = [f"--{name.replace('_', '-')}" for name in _OWNING if name not in asked]
     if missing:
         raise InputError(f"owning needs {', '.join(missing)}: a missing price is not 0; say 0 where you mean it")
-    return cost.own(**asked, origins=origins)
+    return cost.ownership_cost(**asked, origins=origins)
 
 
 def _cost(args: argparse.Namespace) -> None:
@@ -88,15 +88,15 @@ def add(commands: Commands) -> None:
         epilog="JSON, in USD and SI units: owned (rates_usd_per_s sum to rate_usd_per_s; cost_usd), rented (cost_usd), "
         "comparison (break_even_utilisation, break_even_time_s; null: never), cost_per_token_usd.",
     )
-    add_options(p, cost.own, "devices", devices="devices owned or rented")
+    add_options(p, cost.ownership_cost, "devices", devices="devices owned or rented")
     p.add_argument("--time", required=True, type=quantity("s"), help='how long they are held, as in "1 year"')
     p.add_argument(
         "--rental-rate",
         type=quantity("USD/s"),
         help='rent of a device with its unit, as in "2.5 USD/h", or the name of a price',
     )
-    add_options(p, cost.own, *_OWNING, "idle_power", unset=True)
-    add_options(p, cost.own, "utilisation", "salvage", "interest")
+    add_options(p, cost.ownership_cost, *_OWNING, "idle_power", unset=True)
+    add_options(p, cost.ownership_cost, "utilisation", "salvage", "interest")
     p.add_argument("--rule", metavar="NAME", help="a set of assumptions for what is left out, as in roofline-page")
     p.add_argument("--token-rate", type=quantity("token/s"), help="tokens of all devices together while in use")
     p.set_defaults(run=_cost)

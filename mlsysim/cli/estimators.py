@@ -52,7 +52,7 @@ def program_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--arrays", type=int, help="how many arrays of ROWSxCOLUMNS share the work (default: 1)")
     group.add_argument("--clock", type=quantity("Hz"), help="of an array of ROWSxCOLUMNS, as in '940 MHz'")
     group.add_argument(
-        "--dataflow", choices=("ws", "os", "is"), help="what is held still: weights (default), outputs, inputs"
+        "--dataflow", choices=("ws", "os", "is"), help="dataflow: stationary weights (default), outputs or inputs"
     )
     group.add_argument(
         "--scalesim-python", metavar="PATH", help="interpreter that has scalesim (default: MLSYSIM_SCALESIM_PYTHON)"

@@ -83,7 +83,7 @@ def add(commands: Commands) -> None:
     add_options(p, training.training_step, "task", unset=True)
     add_options(p, training_memory, *_OF_TRAINING[:3], unset=True)
     add_options(p, training_memory, *_OF_TRAINING[3:])
-    p.add_argument("--serve", action="store_true", help="what a server holds, with the options below")
+    p.add_argument("--serve", action="store_true", help="memory of a server, with the options below")
     add_options(p, server_memory, *_OF_A_SERVER, unset=True)
     add_options(p, server_memory, "graphs")
     p.set_defaults(run=_memory)

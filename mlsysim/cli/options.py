@@ -7,7 +7,7 @@ from typing import Any
 
 from mlsysim.cli.arguments import argument, bandwidth, count, efficiency, quantity
 from mlsysim.declared import Parameter, parameters
-from mlsysim.efficiencies import DEFAULT, MEANINGS, WORDS
+from mlsysim.efficiencies import DEFAULT, MEANINGS, MODES
 from mlsysim.equations import Domain
 from mlsysim.errors import InputError
 
@@ -62,7 +62,7 @@ BY_HAND: Mapping[str, Mapping[str, Any]] = {
     "serve device": {"help": 'as in H100; so many: "8 H100"; a node with its network: "2 x DGX-H100"'},
     "simulate device": {"help": 'as in H100; so many: "8 H100"; a node: DGX-H100'},
     "efficiencies": {
-        "choices": WORDS,
+        "choices": MODES,
         "metavar": "WORD",
         "help": "; ".join(f"{word}: {meaning}" for word, meaning in MEANINGS.items()) + f" (default: {DEFAULT})",
     },
@@ -179,7 +179,7 @@ def converter(p: Parameter) -> Callable[[str], Any]:
 
 def pick_slo(args: argparse.Namespace) -> Any:
     """The targets of the options of ``SLO``, or None where there are none."""
-    from mlsysim.doors import SLO
+    from mlsysim.api import SLO
 
     found = SLO(**given(args, SLO))
     return found if found.targets else None

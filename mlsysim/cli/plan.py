@@ -6,12 +6,12 @@ from dataclasses import fields
 from typing import Any
 
 from mlsysim import units
+from mlsysim.api.training import train
 from mlsysim.catalog import Machines
 from mlsysim.cli.arguments import NO_ANSWER, Commands, count, json_option, pick_model, print_json, scale_options
 from mlsysim.cli.options import add_options, several, several_of
 from mlsysim.cli.plans import WORDS, pick_place, place_options, plan_words
 from mlsysim.declared import parameters
-from mlsysim.doors.training import train
 from mlsysim.errors import InputError
 from mlsysim.memory import training_memory
 from mlsysim.parallelism import RECOMPUTES, Plan
@@ -22,7 +22,7 @@ _TRIED = ("micro_batch", "sharding", "recompute", "schedule")
 
 
 def _flat(lists: Sequence[Sequence[Any]]) -> list[Any]:
-    """What an option that may be given several values, each a list, holds altogether."""
+    """All values of an option that takes several lists."""
     return [value for part in lists for value in part]
 
 
@@ -46,7 +46,7 @@ def _base(args: argparse.Namespace) -> Plan:
 
 def _plan(args: argparse.Namespace) -> int:
     try:
-        from mlsysim.doors.planning import plan as search
+        from mlsysim.api.planning import plan as search
     except ImportError as error:
         raise InputError("mlsysim plan needs NumPy; run: pip install 'mlsysim-book[scale]'") from error
     cluster = pick_place(args)
@@ -100,7 +100,7 @@ def _told(found: Any, cluster: Machines, limits: dict[str, Any], rows: int) -> d
         "capacity_bytes": found.capacity,
         "limits": limits,
         "fits": found.fits,
-        "would_fit": [] if found.fits else list(found.remedies),
+        "would_fit": [] if found.fits else list(found.suggestions),
         "assumed": list(found.assumed),
         "best": [_row(best.row(i)) for i in range(len(best))],
         "why_first": found.why_first() if found.fits else None,

@@ -2,10 +2,10 @@
 
 import argparse
 
+from mlsysim.api.serving import serve
+from mlsysim.api.targets import SLO
 from mlsysim.cli.arguments import NO_ANSWER, Commands, device_options, pick_machines, pick_model, print_json
 from mlsysim.cli.options import add_options, given, pick_slo
-from mlsysim.doors.serving import serve
-from mlsysim.doors.targets import SLO
 
 
 def _serve(args: argparse.Namespace) -> int:
@@ -36,11 +36,11 @@ def add(commands: Commands) -> None:
         "efficiencies and rates (which were used, and the same in a sentence), method (why simulate may differ); prefill and decode, each with time_s = the sum of terms_s, efficiencies, interval_s, binding, bound, compute_time_s, "
         "memory_time_s, mfu and mbu (fractions), tokens_per_s, tokens_per_s_per_device, memory_bytes, fits; answered, reason (why not), "
         "layout (replicas, tp, pp, dp, ep), total_devices, devices_range and rate_range_per_s (within the range of past errors; null where there is none), "
-        "binds, changes (other questions and their answers), would_fit, bill (dated price, cost, power, energy), memory (what each device "
+        "binds, sensitivities (changes of the question and their answers), would_fit, bill (dated price, cost, power, energy), memory (what each device "
         "holds, as memory --serve prints it), assumed, precision. With --rate or targets the first numbers are those of all replicas under "
         "load: rate_per_s, devices, quantile, ttft_s (that this share of requests stays within), itl_s and e2e_s (means), tokens_per_s, "
-        "utilisation, running, slots of a replica; alone has what one static batch on one replica would do, by the names above; "
-        "load: replicas, routing, slots of each, capacity_per_s, utilisation, ttft_s (the mean), ttft_quantile_s, itl_s, itl_quantile_s (of the means "
+        "utilisation, running, max_running of a replica; alone has what one static batch on one replica would do, by the names above; "
+        "load: replicas, routing, max_running of each, capacity_per_s, utilisation, ttft_s (the mean), ttft_quantile_s, itl_s, itl_quantile_s (of the means "
         "of the requests), e2e_s, running, late and in_pace (shares), goodput_per_s.",
     )
     add_options(p, serve, leave=("slo",))

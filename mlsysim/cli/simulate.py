@@ -5,6 +5,9 @@ import math
 from typing import Any
 
 from mlsysim import serving, units
+from mlsysim.api.fleets import FleetSpec
+from mlsysim.api.simulating import simulate
+from mlsysim.api.targets import SLO
 from mlsysim.cli.arguments import (
     NO_ANSWER,
     Commands,
@@ -16,9 +19,6 @@ from mlsysim.cli.arguments import (
     scale_options,
 )
 from mlsysim.cli.options import add_options, given, pick_slo
-from mlsysim.doors.fleets import Parts
-from mlsysim.doors.simulating import simulate
-from mlsysim.doors.targets import SLO
 from mlsysim.errors import InputError
 from mlsysim.serving import Config
 from mlsysim.serving.fleet import Autoscaler
@@ -75,7 +75,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.tier == 1 and args.calibration is None:
         raise InputError("--tier 1 needs --calibration FILE, as 'mlsysim calibrate' writes it")
     if args.tier == 0 and args.calibration is not None:
-        raise InputError("--calibration is for --tier 1; leave it out, or add --tier 1")
+        raise InputError("--calibration requires --tier 1; leave it out, or add --tier 1")
     drawn = [name for name in _DRAWN if getattr(args, name) is not None]
     if args.trace is not None and drawn:
         raise InputError(f"--trace says which requests come; leave out --{drawn[0].replace('_', '-')}")
@@ -85,20 +85,20 @@ def _check(args: argparse.Namespace) -> None:
         )
 
 
-def _parts(args: argparse.Namespace) -> Parts:
+def _parts(args: argparse.Namespace) -> FleetSpec:
     """Parts of a fleet that the options ask for."""
-    parts, how = given(args, Parts, "autoscaler"), given(args, Autoscaler)
+    parts, how = given(args, FleetSpec, "autoscaler"), given(args, Autoscaler)
     if args.autoscaler is not None:
         parts["autoscaler"] = Autoscaler(*args.autoscaler, **how)
         if args.replicas is not None:
             raise InputError("--autoscaler says how many servers there are; leave out --replicas")
     elif how:
         raise InputError(
-            f"--{next(iter(how)).replace('_', '-')} is for --autoscaler LEAST:MOST; give both, or leave it out"
+            f"--{next(iter(how)).replace('_', '-')} requires --autoscaler LEAST:MOST; give both, or leave it out"
         )
     if args.draft_model is not None:
         parts["draft_model"] = pick_model(args.draft_model)
-    return Parts(**parts)
+    return FleetSpec(**parts)
 
 
 def _span(text: str) -> tuple[int, int]:
@@ -163,10 +163,14 @@ def add(commands: Commands) -> None:
     add_options(p, simulate, leave=("slo", "store", "client", "parts"))
     add_options(p, Config, leave=("block_tokens", "reserve"), engine_version={"default": None, "metavar": "V"})
     p.add_argument(
-        "--tier", type=int, choices=(0, 1), default=0, help="0: no fitted number (default); 1: with --calibration"
+        "--tier",
+        type=int,
+        choices=(0, 1),
+        default=0,
+        help="fidelity level: 0 without fitted constants (default), 1 with --calibration",
     )
     for title, names in _FLEET.items():
-        add_options(p.add_argument_group(title), Parts, *names)
+        add_options(p.add_argument_group(title), FleetSpec, *names)
     group: Any = p.add_argument_group("servers that come and go")
     group.add_argument("--autoscaler", type=_span, metavar="LEAST:MOST", help="servers, by the requests in the pool")
     add_options(group, Autoscaler, "target", "start_up", "cool_down", "every", unset=True)

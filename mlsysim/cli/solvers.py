@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, cost, energy, inference, memory, reliability, roofline, training, transformer
+from mlsysim.api.serving import serve
 from mlsysim.cli.arguments import number, pick_model
 from mlsysim.declared import parameters
-from mlsysim.doors.serving import serve
-from mlsysim.efficiencies import DEFAULT, checked, has_range
+from mlsysim.efficiencies import DEFAULT, check_mode, has_range
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.parallelism import Plan
 
-_OWNING = tuple(n for n, p in parameters(cost.own).items() if p.required and n not in ("devices", "price"))
+_OWNING = tuple(n for n, p in parameters(cost.ownership_cost).items() if p.required and n not in ("devices", "price"))
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _train(
     if cluster.devices % group:
         raise InputError(f"plan: tp x pp x cp = {group} must divide the {cluster.devices} devices of {nodes} x {node}")
     plan = Plan(dp=cluster.devices // group, **split).check(m, cluster.devices, global_batch)
-    efficiencies = checked("sweep", efficiencies)
+    efficiencies = check_mode("sweep", efficiencies)
     result = training.training_step(m, plan, cluster, global_batch=global_batch, efficiencies=efficiencies, **given)
     return {
         "dp": plan.dp,
@@ -79,7 +79,7 @@ def _train(
 def _serve(
     model: str, device: str, precision: str = "bf16", efficiencies: str = DEFAULT, **given: Any
 ) -> Mapping[str, Any]:
-    efficiencies = checked("sweep", efficiencies)
+    efficiencies = check_mode("sweep", efficiencies)
     asked = {"batch": 1.0} | {n: given.pop(n) for n in ("input_len", "output_len", "batch", "cached_len") if n in given}
     served = inference.deploy(pick_model(model), device, precision=precision, efficiencies=efficiencies, **given)
     result = inference.generate(served, **asked)
@@ -129,7 +129,7 @@ def _cost(
             raise InputError(
                 f"sweep: owning needs {', '.join(missing)}: a missing price is not 0; say 0 where you mean it"
             )
-        owned = cost.own(devices, price=price, utilisation=utilisation, interest=interest, **parts)
+        owned = cost.ownership_cost(devices, price=price, utilisation=utilisation, interest=interest, **parts)
         rates["owned"] = owned.rate
         found["owned_usd"] = owned.cost(time)
     if rental_rate is not None:
@@ -219,7 +219,7 @@ SOLVERS: Mapping[str, Swept] = {
             *("owned_usd", "rented_usd", "break_even_utilisation", "break_even_time_s", "cheaper"),
             *("owned_usd_per_token", "rented_usd_per_token"),
         ),
-        cost.own,
+        cost.ownership_cost,
         leave="origins",
         numbers={"time": "s", "rental_rate": "USD/s", "token_rate": "token/s"},
         required="devices time",

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from mlsysim import catalog
 from mlsysim._numeric import is_array, is_finite
-from mlsysim.catalog import kept
+from mlsysim.catalog import registry
 from mlsysim.cli.arguments import Commands, scale_options, to_json
 from mlsysim.cli.solvers import SOLVERS, Swept, find
 from mlsysim.errors import InputError, unknown_name
@@ -90,7 +90,7 @@ class _Guarded:
         return find(self.solver)
 
     def __call__(self, **given: Any) -> Mapping[str, Any]:
-        with kept.for_now():
+        with registry.for_now():
             for file, _ in self.own:
                 catalog.add(file)
             words, vectors = self._split(given)
@@ -121,7 +121,7 @@ class _Guarded:
         return _joined(halves, [b - a for a, b in sides])
 
     def _answers(self, words: dict[str, Any], vectors: dict[str, Any]) -> Mapping[str, Any]:
-        """What the solver answers; an answer that no float can hold is a refusal, as in every other command."""
+        """The solver's result; an overflow is an error, as in every other command."""
         known = self.known
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # what overflows is said in one sentence

@@ -4,10 +4,10 @@ import argparse
 from dataclasses import replace
 
 from mlsysim import units
+from mlsysim.api.training import train
 from mlsysim.cli.arguments import NO_ANSWER, Commands, count, device_options, pick_model, print_json
 from mlsysim.cli.options import add_options
 from mlsysim.cli.plans import is_given, pick_place, pick_plan, place_options, plan_options
-from mlsysim.doors.training import train
 from mlsysim.training import training_step
 
 _ASKED = (

@@ -9,7 +9,7 @@ from mlsysim._numeric import Num, all_true, is_array, where
 from mlsysim.catalog import Node, Protocol
 from mlsysim.equations import NON_NEGATIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, plain
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -81,12 +81,15 @@ class CollectiveTime(Result):
         return {"latency": self.latency_time, "bandwidth": self.bandwidth_time, "call": self.overhead}
 
     def summary(self) -> list[str]:
-        busbw = shown(self.bus_bandwidth, "byte/s") if all_true(self.time > 0) else ""
-        link = f"{shown(self.bandwidth, 'byte/s')} and {shown(self.latency, 's')} per step"
-        return labelled(
-            f"{self.op} of {shown(self.bytes, 'byte')} over {shown(self.ranks, '1')} ranks, {self.algorithm}: "
-            f"{shown(self.time, 's')}, {_bound_in_words(self.bound)}",
-            ("parts", ", ".join(f"{name} {shown(t, 's')}" for name, t in self._parts.items() if not all_true(t == 0))),
+        busbw = format_value(self.bus_bandwidth, "byte/s") if all_true(self.time > 0) else ""
+        link = f"{format_value(self.bandwidth, 'byte/s')} and {format_value(self.latency, 's')} per step"
+        return format_rows(
+            f"{self.op} of {format_value(self.bytes, 'byte')} over {format_value(self.ranks, '1')} ranks, {self.algorithm}: "
+            f"{format_value(self.time, 's')}, {_bound_in_words(self.bound)}",
+            (
+                "parts",
+                ", ".join(f"{name} {format_value(t, 's')}" for name, t in self._parts.items() if not all_true(t == 0)),
+            ),
             ("bus bandwidth", busbw),
             ("link", f"{link}; {self.origins.get('bandwidth', CALLER)}"),
         )

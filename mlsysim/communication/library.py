@@ -16,7 +16,7 @@ from mlsysim._numeric import doublings
 from mlsysim.catalog import Link, Node, Protocol, fabrics
 from mlsysim.catalog.fabrics import finer_or_equal, links, nodes
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Explanation, Input, Result, Term, labelled, plain, shown
+from mlsysim.results import Explanation, Input, Result, Term, format_rows, format_value, plain
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -53,7 +53,7 @@ _SHARED_BY = 1.0  # of a printed rate, where nothing is planned with less
 
 @dataclass(frozen=True)
 class CallCost(Result):
-    """What every call costs beyond the library's own plan, in s, and whose network one is taken for that nobody named."""
+    """Cost of every call beyond the library's own plan, in s, and the network assumed where none is given."""
 
     start: float | None  # None: what the plan itself says
     chunk: float = 0.0  # of a chunk at a stage
@@ -162,13 +162,13 @@ class LibraryTime(Result):
     def summary(self) -> list[str]:
         w = self.wires
         where = f"{w.ranks:g} ranks" + (f" on {w.nodes:g} domains" if w.nodes > 1 else "")
-        others = ", ".join(f"{c.protocol} {shown(c.time, 's')}" for c in self.candidates[1:4])
-        return labelled(
-            f"{self.op} of {shown(self.bytes, 'byte')} over {where}: {shown(self.time, 's')}"
+        others = ", ".join(f"{c.protocol} {format_value(c.time, 's')}" for c in self.candidates[1:4])
+        return format_rows(
+            f"{self.op} of {format_value(self.bytes, 'byte')} over {where}: {format_value(self.time, 's')}"
             + (f" by {self.protocol}" if self.protocol else ""),
-            ("parts", ", ".join(f"{name} {shown(t, 's')}" for name, t in self._parts.items() if t > 0)),
+            ("parts", ", ".join(f"{name} {format_value(t, 's')}" for name, t in self._parts.items() if t > 0)),
             ("next", others),
-            ("network", _said(w, self.cost) if w.nodes > 1 else ""),
+            ("network", _describe(w, self.cost) if w.nodes > 1 else ""),
         )
 
     def chart(self) -> "Drawing | None":
@@ -202,7 +202,7 @@ class LibraryTime(Result):
         notes = [f"{name}: {link.name}" for name, link in origin.items() if link]
         if w.scale_up and not w.scale_up.has("planned_bandwidth"):
             notes.append(f"no plan of {w.scale_up.vendor} is known: the steps are NCCL's")
-        notes += [f"{c.protocol}: {shown(c.time, 's')}" for c in self.candidates]
+        notes += [f"{c.protocol}: {format_value(c.time, 's')}" for c in self.candidates]
         return Explanation(
             title=self.summary()[0],
             terms=terms,
@@ -237,7 +237,7 @@ class LibraryTime(Result):
         return dict(plain(found))
 
 
-def _said(w: Wires, cost: CallCost) -> str:
+def _describe(w: Wires, cost: CallCost) -> str:
     if w.network:
         return w.network.name
     return f"of no name, taken for {cost.unnamed}" if cost.unnamed else "of no name, taken as the library plans"
@@ -249,7 +249,7 @@ def call_cost(word: str = efficiencies.DEFAULT) -> CallCost:
     >>> call_cost("datasheet").start is None, call_cost("bound").start
     (True, 0.0)
     """
-    efficiencies.checked("call_cost", word)
+    efficiencies.check_mode("call_cost", word)
     if word == efficiencies.BOUND:
         return CallCost(0.0)
     if word == efficiencies.DATASHEET:

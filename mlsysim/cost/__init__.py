@@ -4,7 +4,7 @@ Everything takes a float or an array in SI units and USD; whatever recurs is in 
 """
 
 from mlsysim.cost.choice import break_even_time, break_even_utilisation, cost_per_token, rental_cost
-from mlsysim.cost.own import PARTS, Ownership, OwnOrRent, own, own_or_rent
+from mlsysim.cost.own import PARTS, Ownership, OwnOrRent, own_or_rent, ownership_cost
 from mlsysim.cost.ownership import (
     capital_recovery,
     power_cost,
@@ -22,8 +22,8 @@ __all__ = [
     "break_even_utilisation",
     "capital_recovery",
     "cost_per_token",
-    "own",
     "own_or_rent",
+    "ownership_cost",
     "power_cost",
     "rental_cost",
     "staff_cost",

@@ -9,7 +9,19 @@ from mlsysim._numeric import Num, all_true, is_array, where, widening
 from mlsysim.cost import choice, ownership
 from mlsysim.equations import Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, largest, plain, share, shown
+from mlsysim.results import (
+    CALLER,
+    Explanation,
+    Input,
+    Result,
+    Term,
+    Terms,
+    format_rows,
+    format_value,
+    plain,
+    share,
+    top_shares,
+)
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -41,12 +53,12 @@ class Ownership(Result):
         return ownership.total_cost(**self.rates, time=time)
 
     def summary(self) -> list[str]:
-        return labelled(
-            f"{shown(self.device_rate, 'USD/s')} to own a device; {shown(self.devices, '1')} devices: {shown(self.rate, 'USD/s')}",
-            ("parts", largest(self.rates, 6)),
-            ("at work", f"{shown(self.working_rate, 'USD/s')}; idle {shown(self.idle_rate, 'USD/s')}"),
-            ("purchase", f"{shown(self.purchase, 'USD')} at the start"),
-            ("a year", shown(self.cost(units.year), "USD")),
+        return format_rows(
+            f"{format_value(self.device_rate, 'USD/s')} to own a device; {format_value(self.devices, '1')} devices: {format_value(self.rate, 'USD/s')}",
+            ("parts", top_shares(self.rates, 6)),
+            ("at work", f"{format_value(self.working_rate, 'USD/s')}; idle {format_value(self.idle_rate, 'USD/s')}"),
+            ("purchase", f"{format_value(self.purchase, 'USD')} at the start"),
+            ("a year", format_value(self.cost(units.year), "USD")),
         )
 
     def chart(self) -> "Drawing | None":
@@ -81,7 +93,7 @@ class Ownership(Result):
 
 
 @widening
-def own(
+def ownership_cost(
     devices: Num,
     *,
     price: Num,
@@ -101,7 +113,7 @@ def own(
     interest: Num | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> Ownership:
-    """Cost of owning devices, per second and by part. No part has a default price: what is free is said to be free.
+    """Cost of owning devices, per second and by part. No part has a default price; pass 0 for a free one.
 
     Parameters
     ----------
@@ -229,9 +241,9 @@ class OwnOrRent(Result):
 
     def summary(self) -> list[str]:
         said = f"{self.cheaper} is cheaper" if isinstance(self.cheaper, str) else "own against rent"
-        return labelled(
-            f"{said} at a use of {share(self.utilisation)}: owned {shown(self.owned_rate, 'USD/s')}, rented "
-            f"{shown(self.rented_rate, 'USD/s')} per device",
+        return format_rows(
+            f"{said} at a use of {share(self.utilisation)}: owned {format_value(self.owned_rate, 'USD/s')}, rented "
+            f"{format_value(self.rented_rate, 'USD/s')} per device",
             ("break-even use", _share_or_never(self.break_even_utilisation)),
             ("break-even time", _or_never(self.break_even_time)),
         )
@@ -249,7 +261,7 @@ class OwnOrRent(Result):
 
 
 def _or_never(time: Num) -> str:
-    return "never" if not is_array(time) and time == float("inf") else shown(time, "s")
+    return "never" if not is_array(time) and time == float("inf") else format_value(time, "s")
 
 
 def _share_or_never(use: Num) -> str:

@@ -83,7 +83,7 @@ def capital_recovery(price: Num, lifetime: Num, interest: Num, period: Num = uni
 
 @equation("eq-power-cost", formula="it_power * pue * electricity_price", domain={"pue": PUE})
 def power_cost(it_power: Num, pue: Num, electricity_price: Num) -> Num:
-    """What electricity costs per second.
+    """Electricity cost per second.
 
     Formula: c = it_power x PUE x electricity_price.
 
@@ -112,7 +112,7 @@ def power_cost(it_power: Num, pue: Num, electricity_price: Num) -> Num:
 
 @equation("eq-staff-cost", formula="devices / devices_per_engineer * salary", domain={"devices_per_engineer": POSITIVE})
 def staff_cost(devices: Num, devices_per_engineer: Num, salary: Num) -> Num:
-    """What the people who run the machines cost per second.
+    """Staff cost per second.
 
     Formula: c = devices / devices_per_engineer x salary.
 

@@ -14,7 +14,7 @@ _POSITIVE = Domain.of(POSITIVE)
 
 @dataclass(frozen=True)
 class Rent(Result):
-    """The price of a device for a time, and who asks it."""
+    """The rental price of a device and its seller."""
 
     rate: float  # USD/s of one device
     origin: str
@@ -22,7 +22,7 @@ class Rent(Result):
 
 
 def rent_of(device: Device, price: "str | Price | None") -> Rent | None:
-    """The price given, or the catalogue's newest rental price of the device; None where it has none.
+    """The given price, or else the catalogue's newest rental price of the device; None without either.
 
     >>> rent_of(catalog.device("H100"), "2.5 USD/h").rate * 3600
     2.5

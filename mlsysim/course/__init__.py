@@ -13,7 +13,7 @@ _HOMES = {
     "PALETTE": "drawing",
     "Reading": "course.readings",
     "Slider": "course.sliders",
-    "Swings": "drawing",
+    "TornadoChart": "drawing",
     "check": "course.exercises",
     "draw": "drawing",
     "explore": "course.sliders",

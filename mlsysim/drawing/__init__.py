@@ -13,7 +13,7 @@ _HOMES = {
     "PALETTE": "style",
     "Panels": "style",
     "Span": "lanes",
-    "Swings": "bars",
+    "TornadoChart": "bars",
     "draw": "style",
     "log_space": "style",
     "matplotlib_figure": "style",

@@ -52,12 +52,12 @@ def axis(values: list[float], given: tuple[float, float] | None, log: bool, star
     return Axis(low, high, log, start, end)
 
 
-def few(ticks: list[float], most: int) -> list[float]:
-    """Every so manieth, so that at most so many are left."""
+def thin_ticks(ticks: list[float], most: int) -> list[float]:
+    """Thin ticks to at most ``most``, evenly."""
     return ticks[:: max(1, -(-len(ticks) // most))]
 
 
-def between(ends: tuple[float, float]) -> list[float]:
+def minor_ticks(ends: tuple[float, float]) -> list[float]:
     """Round values on a logarithmic axis of less than two decades: ones, twos and fives, and all digits where these are too few.
 
     >>> between((1.0, 12.0)), between((3.0, 8.0))
@@ -72,16 +72,16 @@ def between(ends: tuple[float, float]) -> list[float]:
     return found
 
 
-def named(one: Axis) -> list[tuple[float, str]]:
-    """The values that a chart names, with their words; ones, twos and fives where an axis has few powers of ten."""
+def label_ticks(one: Axis) -> list[tuple[float, str]]:
+    """Labelled ticks; ones, twos and fives where an axis has few powers of ten."""
     ticks = one.ticks()
     if one.log and len(ticks) < FEWEST:
-        ticks = between((one.low, one.high))
-    return [(t, written(t, one.log)) for t in few(ticks, MOST)]
+        ticks = minor_ticks((one.low, one.high))
+    return [(t, format_tick(t, one.log)) for t in thin_ticks(ticks, MOST)]
 
 
-def written(value: float, log: bool) -> str:
-    """A named value in few signs.
+def format_tick(value: float, log: bool) -> str:
+    """Format a tick in few characters.
 
     >>> written(20000.0, False), written(1e6, True), written(0.01, True)
     ('20,000', '10⁶', '0.01')

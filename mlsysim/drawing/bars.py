@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from mlsysim.drawing.axes import Axis, named
+from mlsysim.drawing.axes import Axis, label_ticks
 from mlsysim.drawing.style import (
     GRID,
     HALO,
@@ -71,7 +71,7 @@ class _Rows(Drawing):
         bottom = top + row * len(self.names) + 2
         axis = Axis(*ends, False, left, WIDE - _RIGHT)
         body.append(key)
-        for value, text in named(axis):
+        for value, text in label_ticks(axis):
             x = axis.place(value)
             at = min(x, WIDE - LETTER * len(text) / 2 - 2)
             body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>' + words(at, bottom + 16, text))
@@ -155,7 +155,7 @@ class Bars(_Rows):
 
 
 @dataclass(frozen=True)
-class Swings(_Rows):
+class TornadoChart(_Rows):
     """A tornado: the answer with each input alone at the low and at the high end of its range, from the middle."""
 
     names: Sequence[str]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
-from mlsysim.drawing.axes import Axis, named
+from mlsysim.drawing.axes import Axis, label_ticks
 from mlsysim.drawing.bars import MOST
 from mlsysim.drawing.style import (
     GRID,
@@ -89,7 +89,7 @@ class Lanes(Drawing):
         top += 6 if beside else 3
         bottom, axis = top + row * len(names), Axis(0.0, last, False, left, WIDE - 18.0)
         body.append(key)
-        for value, text in named(axis):
+        for value, text in label_ticks(axis):
             x = axis.place(value)
             tick = words(min(x, WIDE - LETTER * len(text) / 2 - 2), bottom + 16, text)
             body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>{tick}')

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from mlsysim.drawing.axes import axis, named
+from mlsysim.drawing.axes import axis, label_ticks
 from mlsysim.drawing.marks import Line, Marks, Name
 from mlsysim.drawing.naming import CROSSED, SHARES, Box, Boxes, Point, dense
 from mlsysim.drawing.style import GRID, HALO, INK, LETTER, SHOWN, WIDE, page, words
@@ -61,7 +61,7 @@ class _Plot:
         ys = [v for s in series for v in s.y] or [1.0, 10.0]
         self.chart = chart
         self.ay = axis(ys, chart.y_range, chart.y_log, TALL, 0.0)
-        self.y_ticks = named(self.ay)
+        self.y_ticks = label_ticks(self.ay)
         self.left = 12.0 + LETTER * max([len(text) for _, text in self.y_ticks], default=0)
         self.right = WIDE - RIGHT
         self.ax = axis(xs, chart.x_range, chart.x_log, self.left, self.right)
@@ -156,7 +156,7 @@ class _Plot:
     def drawn(self) -> str:
         """All of it, from the upper end of the axes."""
         grid, ticks = [], []
-        for t, text in named(self.ax):
+        for t, text in label_ticks(self.ax):
             x = self.ax.place(t)
             grid.append(f"M{x:.1f} 0V{TALL:g}")
             half = LETTER * len(text) / 2

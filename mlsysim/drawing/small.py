@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from mlsysim.drawing.axes import Axis, between, few
+from mlsysim.drawing.axes import Axis, minor_ticks, thin_ticks
 from mlsysim.drawing.bars import Bars
 from mlsysim.drawing.charts import Chart
 from mlsysim.drawing.lanes import Lanes, Span
@@ -203,10 +203,10 @@ class Curves(Small):
         ends = _span([v for t in self.traces for v in _known(t.y)], self.y_log)
         ax = Axis(self.x[0], self.x[-1], self.x_log, LEFT, RIGHT)
         ay = Axis(*ends, self.y_log, bottom, top)
-        ticks = few(ax.ticks(), 5)
+        ticks = thin_ticks(ax.ticks(), 5)
         if self.x_log and len(ticks) < 2:
-            ticks = between((self.x[0], self.x[-1]))
-        y_ticks = few(ay.ticks() if not self.y_log or ends[1] / ends[0] > 30 else between(ends), 7)
+            ticks = minor_ticks((self.x[0], self.x[-1]))
+        y_ticks = thin_ticks(ay.ticks() if not self.y_log or ends[1] / ends[0] > 30 else minor_ticks(ends), 7)
         body = _frame(self, ax, ay, ticks, y_ticks)
         here = ax.place(self.at)
         body.append(f'<path d="M{here:.1f} {top:g}V{bottom:g}" stroke="{INK}" stroke-dasharray="2 3"/>')
@@ -362,7 +362,7 @@ class Timeline(Small):
         bottom, last = top + pitch * len(lanes), max(s.end for s in self.spans) or 1.0
         axis = Axis(0.0, last, False, left, right)
         body = [say(4, 13, self.title, bold=True)]
-        for t in few(axis.ticks(), 5):
+        for t in thin_ticks(axis.ticks(), 5):
             x, words = axis.place(t), self.text(t)
             half = LETTER * len(words) / 2
             body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>')
@@ -410,8 +410,12 @@ class Scatter(Small):
         ys = [d.y for d in self.dots] + [v for t in self.trails for v in t[2]]
         ax = Axis(*_span(xs, self.x_log), self.x_log, LEFT, RIGHT)
         ay = Axis(*_span(ys, self.y_log), self.y_log, bottom, top)
-        y_ticks = few(ay.ticks() if not self.y_log or ay.high / ay.low > 30 else between((ay.low, ay.high)), 6)
-        x_ticks = few(ax.ticks() if not self.x_log or ax.high / ax.low > 30 else between((ax.low, ax.high)), 5)
+        y_ticks = thin_ticks(
+            ay.ticks() if not self.y_log or ay.high / ay.low > 30 else minor_ticks((ay.low, ay.high)), 6
+        )
+        x_ticks = thin_ticks(
+            ax.ticks() if not self.x_log or ax.high / ax.low > 30 else minor_ticks((ax.low, ax.high)), 5
+        )
         body = _frame(self, ax, ay, x_ticks, y_ticks)
         lines = []
         for _, tx, ty, color in self.trails:

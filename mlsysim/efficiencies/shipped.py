@@ -9,7 +9,7 @@ from typing import Any
 from mlsysim._numeric.traced import given
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import shipped_toml
-from mlsysim.efficiencies.kin import Pooled, kin_words, measured_kin, pooled
+from mlsysim.efficiencies.hierarchy import Pooled, describe_class, measured_kin, pooled
 
 # Fitted constants: class of devices, rows or software -> name -> value. Empty where nothing is fitted.
 Constants = Mapping[str, Mapping[str, float]]
@@ -89,7 +89,7 @@ def _traced_kernels() -> Constants:
     """The figures of kernels, each of which knows its source."""
 
     def one(name: str, kind: str, f: Mapping[str, Any]) -> Any:
-        origin = f"measured alone on {kin_words(name)}: {f['source']}, {f['where'].removeprefix('rates.toml: ')}"
+        origin = f"measured alone on {describe_class(name)}: {f['source']}, {f['where'].removeprefix('rates.toml: ')}"
         return given(float(f["value"]), f"kernels: {kind.replace('_', ' ')}", "s" if "start" in kind else "1", origin)
 
     return {name: {k: one(name, k, f) for k, f in figures.items()} for name, figures in _file("kernels").items()}
@@ -102,7 +102,7 @@ def kernel_shares(line: Sequence[str], traced: bool = False) -> Pooled:
 
     >>> kernel_shares(("Hopper", "NVIDIA gpu", "gpu", "any")).values["products_16"]
     0.722
-    >>> kernel_shares(("a generation of its own", "any")).said()
+    >>> kernel_shares(("a generation of its own", "any")).describe()
     'constants of all devices: no row ran on a generation of its own'
     """
     return pooled(_traced_kernels() if traced else _kernels(), line) or Pooled({}, "", tuple(line))

@@ -1,4 +1,4 @@
-"""What the joules stand for: carbon of the grid or of a contract, carbon of making the machine, water."""
+"""Footprint of energy: carbon of the grid or of a contract, embodied carbon, water."""
 
 from mlsysim._numeric import Num
 from mlsysim.energy.power import SHARE

@@ -1,4 +1,4 @@
-"""What a site sees of a machine: a load that swings, heat that a liquid carries away, and hours that are cleaner than others."""
+"""Load of a machine on its site: power swings, liquid cooling, and carbon-aware shifting."""
 
 import math
 

@@ -10,7 +10,7 @@ from mlsysim.catalog import Device, Facility, Grid
 from mlsysim.energy import footprint, power
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, largest, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, format_rows, format_value, top_shares
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -59,11 +59,11 @@ class Footprint(Result):
         rows: dict[str, list[str]] = {"carbon": [], "water": []}
         for name, what, value, unit in asked:
             if value is not None:
-                rows["water" if unit == "L" else name or "carbon"].append(f"{shown(value, unit)} {what}")
-        each = "" if self.energy_per_token is None else shown(self.energy_per_token, "J/token")
-        return labelled(
-            f"{_mwh(self.energy)} of facility energy, {_mwh(self.it_energy)} of it in the machines at {shown(self.it_power, 'W')}",
-            ("parts", largest(self.parts, 6)),
+                rows["water" if unit == "L" else name or "carbon"].append(f"{format_value(value, unit)} {what}")
+        each = "" if self.energy_per_token is None else format_value(self.energy_per_token, "J/token")
+        return format_rows(
+            f"{_mwh(self.energy)} of facility energy, {_mwh(self.it_energy)} of it in the machines at {format_value(self.it_power, 'W')}",
+            ("parts", top_shares(self.parts, 6)),
             *((name, "; ".join(said)) for name, said in rows.items()),
             ("per token", each),
             ("not counted", "; ".join(note.removeprefix("not counted: ") for note in self.notes)),

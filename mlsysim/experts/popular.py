@@ -6,11 +6,11 @@ from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 @equation(
     "eq-uneven-experts",
-    formula="-experts * expm1(-log1p(-uneven * tokens * log1p(-top_k / experts)) / uneven)",
-    domain={"experts": AT_LEAST_ONE, "top_k": AT_LEAST_ONE, "uneven": POSITIVE},
+    formula="-experts * expm1(-log1p(-routing_cv2 * tokens * log1p(-top_k / experts)) / routing_cv2)",
+    domain={"experts": AT_LEAST_ONE, "top_k": AT_LEAST_ONE, "routing_cv2": POSITIVE},
     relations=("top_k < experts",),
 )
-def uneven_experts_hit(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Num:
+def uneven_experts_hit(experts: Num, top_k: Num, tokens: Num, routing_cv2: Num) -> Num:
     """Expected number of distinct experts that a batch activates in one layer, when experts are not equally popular.
 
     Formula: E_hit = E (1 - (1 - v T ln(1 - k / E))^(-1 / v)).
@@ -23,7 +23,7 @@ def uneven_experts_hit(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Nu
         Experts k per token, fewer than E.
     tokens : float or array, 1
         Tokens T that are routed together.
-    uneven : float or array, 1
+    routing_cv2 : float or array, 1
         Squared variation v of how popular experts are: variance over squared mean; towards 0 all are alike.
 
     Returns
@@ -37,4 +37,4 @@ def uneven_experts_hit(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Nu
 
     Source: xekalaki2014overdispersion, sec. 1; for mixtures of unlike rates, the sum over experts is chapter 24's.
     """
-    return -experts * expm1(-log1p(-uneven * tokens * log1p(-top_k / experts)) / uneven)
+    return -experts * expm1(-log1p(-routing_cv2 * tokens * log1p(-top_k / experts)) / routing_cv2)

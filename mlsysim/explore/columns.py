@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim._numeric import arrays, bare
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Report, Shown, plain
+from mlsysim.results import Displayable, Report, plain
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _FIRST, _MOST_SHOWN = 5, 8  # rows and columns that are shown
 
 
 @dataclass(frozen=True)
-class Columns(Shown):
+class Columns(Displayable):
     """Named arrays of one length. Columns are read-only; every method returns new ones."""
 
     data: Mapping[str, Any]

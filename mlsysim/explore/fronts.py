@@ -17,14 +17,14 @@ from mlsysim.catalog.shapes import asked_for
 from mlsysim.cost.rent import CALLER, rent_of
 from mlsysim.declared import in_si
 from mlsysim.efficiencies import lineage, shipped
-from mlsysim.efficiencies.ground import loop_place
+from mlsysim.efficiencies.domains import loop_domain
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment
 from mlsysim.inference.wiring import CARDS
 from mlsysim.inference.work import alike_plans
 from mlsysim.memory.quantised import WIDE, experts_alone
-from mlsysim.results import Result, labelled, plain, shown
-from mlsysim.serving import Pool, Served
+from mlsysim.results import Result, format_rows, format_value, plain
+from mlsysim.serving import Pool, ServerOverheads
 from mlsysim.tables import Table, table
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("fp4", "fp8", "bf16")
 MIXED = "fp4-fp8"  # routed experts in 4 bits, all else in 8: tried where it is asked for
-MODES = ("together", "apart")
+MODES = ("aggregated", "disaggregated")
 _MILLION = 1e6
 _MOST_DEVICES = 64  # of a replica
 _MOST_RATIO = 4  # replicas of one pool for one of the other
@@ -89,7 +89,7 @@ class Point(Result):
 
 @dataclass(frozen=True, repr=False)
 class Frontier(Result):
-    """What :func:`frontier` returns: ``points`` that nothing beats on both axes, those who read fastest first."""
+    """What :func:`frontier` returns: ``points`` of the Pareto front, the highest interactivity first."""
 
     model: Model
     device: Device
@@ -121,12 +121,14 @@ class Frontier(Result):
     def summary(self) -> Sequence[str]:
         what = f"{self.model.name} on {self.device.name}, {self.input_len:,} tokens in and {self.output_len:,} out"
         if not self.points:
-            return labelled(f"DOES NOT FIT: {what}: none of the ways to serve it", *(("note", n) for n in self.notes))
+            return format_rows(
+                f"DOES NOT FIT: {what}: none of the ways to serve it", *(("note", n) for n in self.notes)
+            )
         first, last = self.points[0], self.points[-1]
         asked = ", ".join(f"{name.upper()} {units.format(value, 's')}" for name, value in self.targets.items())
         best = self.best
         chosen = "" if not asked else f"{asked}: NO POINT MEETS IT" if best is None else f"{asked}: {_short(best)}"
-        return labelled(
+        return format_rows(
             f"{what}: {last.device_rate:.4g} tokens/s a device at {last.user_rate:.3g} tokens/s a user, down to "
             f"{first.device_rate:.3g} at {first.user_rate:.4g}",
             ("target", chosen),
@@ -169,8 +171,8 @@ class Frontier(Result):
                 (
                     f"{p.user_rate:.4g}/s",
                     f"{p.device_rate:.4g}/s",
-                    shown(p.tpot, "s", 3),
-                    shown(p.ttft, "s", 3),
+                    format_value(p.tpot, "s", 3),
+                    format_value(p.ttft, "s", 3),
                     p.mode,
                     p.precision + (" + MTP" if p.speculation else ""),
                     p.prefill or "-",
@@ -206,11 +208,11 @@ class Frontier(Result):
 
 
 def _short(p: Point) -> str:
-    where = f"{p.decode}" if p.mode == "together" else f"{p.prefill} for prompts, {p.decode} for answers"
+    where = f"{p.decode}" if p.mode == "aggregated" else f"{p.prefill} for prompts, {p.decode} for answers"
     money = "" if p.cost is None else f", {p.cost:.3g} USD per million tokens"
     spec = " with speculation" if p.speculation else ""
     return (
-        f"{p.device_rate:.4g} tokens/s a device, {p.user_rate:.3g} a user (TTFT {shown(p.ttft, 's', 3)}): {p.precision}{spec}, "
+        f"{p.device_rate:.4g} tokens/s a device, {p.user_rate:.3g} a user (TTFT {format_value(p.ttft, 's', 3)}): {p.precision}{spec}, "
         f"{where}, {p.concurrency:,} in flight{money}"
     )
 
@@ -315,7 +317,7 @@ class _Choice:
 
 def _choices(found: Sequence[tuple[Layout, Deployment, float]], mode: str) -> list[_Choice]:
     several = [(i, layout, slots) for i, (layout, _, slots) in enumerate(found)]
-    if mode == "together":
+    if mode == "aggregated":
         return [_Choice(i, i, 1, 0, n * layout.dp) for i, layout, slots in several for n in _in_flight(slots)]
     ratios = [(x, y) for x in range(1, _MOST_RATIO + 1) for y in range(1, _MOST_RATIO + 1) if math.gcd(x, y) == 1]
     smallest = [
@@ -348,7 +350,7 @@ def frontier(
     modes: Sequence[str] = MODES,
     acceptance: float | None = None,
     drafted: int = 1,
-    most: int = _MOST_DEVICES,
+    max_devices: int = _MOST_DEVICES,
     price: str | Price | None = None,
     pue: float = 1.0,
     experts: str | None = None,
@@ -382,7 +384,7 @@ def frontier(
         Chance that a proposed token is accepted: speculation is tried too.
     drafted : int
         Tokens proposed in a step of speculation.
-    most : int
+    max_devices : int
         Devices of a replica, at most.
     price : str or Price, optional
         As in :func:`mlsysim.serve`.
@@ -406,7 +408,7 @@ def frontier(
     Assumptions: a closed loop; every request is as long as the mean; experts are as popular as in the fit of class serving_tpot;
     the cache moves between pools at the speed of one adapter of 400 Gbit/s a device.
 
-    >>> found = frontier("gpt-oss-120B", "H100", input_len=1024, output_len=1024, modes=["together"])
+    >>> found = frontier("gpt-oss-120B", "H100", input_len=1024, output_len=1024, modes=["aggregated"])
     >>> rates = [p.device_rate for p in found.points]
     >>> found.fits, rates == sorted(rates)
     (True, True)
@@ -416,7 +418,7 @@ def frontier(
     input_len, output_len = _check("input_len", input_len), _check("output_len", output_len)
     m.check_length("frontier", input_len + output_len)
     targets = _targets(**in_si(frontier, {"ttft": ttft, "itl": itl}))
-    _check("most", most, 4096)
+    _check("max_devices", max_devices, 4096)
     _check("drafted", drafted, 16)
     _check_names(m, d, modes, precisions, experts, head)
     if acceptance is not None and not (isinstance(acceptance, (int, float)) and 0 <= acceptance <= 1):
@@ -430,7 +432,7 @@ def frontier(
     columns: list[tuple[str, str, bool, Sequence[Any], list[_Choice], serving.Loop]] = []
     for name, style in _formats(m, d, precisions):
         style = _as_asked(style, experts, head, m.is_moe)
-        found = _replicas(m, machines, style, min(most, _MOST_DEVICES), input_len + output_len / 2.0)
+        found = _replicas(m, machines, style, min(max_devices, _MOST_DEVICES), input_len + output_len / 2.0)
         for mode in modes if found else ():
             choices = _choices(found, mode)
             for k, tokens in speculation:
@@ -479,7 +481,7 @@ def _targets(**given: Any) -> dict[str, float]:
 
 
 def _rent(device: Device, price: "str | Price | None") -> tuple[float | None, str]:
-    """USD/s of a device, and who asks it."""
+    """USD/s of a device, and the seller."""
     rent = rent_of(device, price)
     if rent is None:
         return None, "none: the catalogue has no rental price of it; give price"
@@ -497,9 +499,9 @@ def _loops(
     first = found[0][1]
     steps, begin = shipped("serving_tpot"), shipped("serving_ttft")
     fused = float(first.device.has("peak_flops.fp4") and first.precision == "fp4")
-    by: Served = serving.server_constants(first.work, fused, steps)
+    by: ServerOverheads = serving.server_constants(first.work, fused, steps)
     eff = serving.served(first.efficiencies, by)
-    apart = float(mode == "apart")
+    apart = float(mode == "disaggregated")
     latency, pace = serving.ttft_constants(first.work, "", begin, fused)
 
     def pool(at: Sequence[int], replicas: Sequence[int]) -> Pool:
@@ -521,13 +523,13 @@ def _loops(
         concurrency=np.array([c.concurrency for c in choices]),
         input_len=float(input_len),
         output_len=float(output_len),
-        apart=apart,
+        disaggregated=apart,
         latency=latency,
-        pace=pace,
+        prefill_slowdown=pace,
         transfer=apart * cache / serving.ADAPTER,
         drafted=drafted,
         accepted=accepted,
-        waves=math.inf,
+        requests_per_user=math.inf,
     )
 
 
@@ -550,7 +552,7 @@ MEASURED_ON = ("Hopper", "Blackwell")  # generations that they ran on, with thei
 
 
 def _beyond(model: Model, device: Device, front: Sequence[tuple[Point, Layout]]) -> Iterator[str]:
-    """What stands behind the points of a front: how many go further than any run of the model that was measured."""
+    """Evidence behind a front: how many of its points extrapolate beyond every measured run of the model."""
     if not set(MEASURED_ON) & set(lineage(device)):
         yield (
             f"no served run on {device.architecture} stands behind the constants, which are those of {' and '.join(MEASURED_ON)}"
@@ -630,7 +632,7 @@ def _point(
     devices = _devices(found, c)
     tpot, ttft, rate = float(loop.tpot[at]), float(loop.ttft[at]), float(loop.tokens_per_s[at])
     each = rate / devices
-    low, high = _factors(model, device, name, mode == "apart")
+    low, high = _factors(model, device, name, mode == "disaggregated")
     ranged = None if low is None or high is None else ((1.0 / high, 1.0 / low))
     watts = float(energy.facility_energy(energy.it_power(devices, device.tdp), 1.0, pue)) if device.has("tdp") else None
 
@@ -649,7 +651,7 @@ def _point(
         mode=mode,
         precision=name,
         speculation=speculation,
-        prefill=words(c.prefillers, c.prefill) if mode == "apart" else "",
+        prefill=words(c.prefillers, c.prefill) if mode == "disaggregated" else "",
         decode=words(c.decoders, c.decode),
         devices=devices,
         concurrency=round(c.concurrency),
@@ -666,10 +668,10 @@ def _point(
     )
 
 
-def _factors(model: Model, device: Device, precision: str, apart: bool) -> tuple[float | None, float | None]:
+def _factors(model: Model, device: Device, precision: str, disaggregated: bool) -> tuple[float | None, float | None]:
     """What to multiply a time per output token with for the two ends of its range."""
     if "serving_tpot" not in intervals.class_names():
         return None, None
-    place = loop_place(lineage(device)[0], model.is_moe, model.is_mla, precision.split("-")[0], apart)
+    place = loop_domain(lineage(device)[0], model.is_moe, model.is_mla, precision.split("-")[0], disaggregated)
     found = intervals.interval("serving_tpot", 1.0, place)
     return float(found.low), float(found.high)

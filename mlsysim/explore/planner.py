@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog, intervals, training, units
 from mlsysim._numeric import arrays, bare, grouped
 from mlsysim.catalog import Cluster, Machines, Model
-from mlsysim.efficiencies import DEFAULT, has_range, said
-from mlsysim.efficiencies.ground import training_place
+from mlsysim.efficiencies import DEFAULT, describe, has_range
+from mlsysim.efficiencies.domains import training_domain
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
 from mlsysim.explore.sweeping import CHUNK, sweep
 from mlsysim.intervals import Interval
 from mlsysim.parallelism import RECOMPUTES, SCHEDULES, SHARDINGS, Plan
-from mlsysim.results import Result, labelled, plain
+from mlsysim.results import Result, format_rows, plain
 from mlsysim.tables import Table, table
 from mlsysim.training import BOUND, Efficiencies, StepTerms, efficiencies_of
 
@@ -203,7 +203,7 @@ class PlanSearch(Result):
         others = [f"{i + 1}. {_describe(best.row(i))}: {self._reason(best.row(i), first)}" for i in range(1, len(best))]
         known = self.interval()
         lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:5])
-        return labelled(
+        return format_rows(
             f"{what}: {units.format(first['time'], 's')} a step by {_describe(first)}",
             (
                 "range",
@@ -397,7 +397,7 @@ class PlanSearch(Result):
         if not has_range(self.efficiencies.name):
             return None
         device = catalog.where(self.cluster).device
-        place = training_place(device, bool(self.model.n_experts), self.precision, "pretrain")
+        place = training_domain(device, bool(self.model.n_experts), self.precision, "pretrain")
         return intervals.interval("training_step", bare(self.best()["time"][0]), place)
 
     def alike(self) -> int:
@@ -407,15 +407,15 @@ class PlanSearch(Result):
 
     @property
     def rates(self) -> str:
-        """Which efficiencies the steps rest on, and whose they are, in a sentence."""
-        return said(self.efficiencies.name, self.efficiencies.source)
+        """The efficiencies behind the steps and their source, in a sentence."""
+        return describe(self.efficiencies.name, self.efficiencies.source)
 
     def caution(self, count: int = 5) -> str:
-        """How sure the order of the first plans is, in a sentence or two."""
+        """Confidence in the order of the first plans, in a sentence or two."""
         known, found = self.interval(), self.best(count)
         if known is None:
             return (
-                f"The order is that of {self.efficiencies.name} efficiencies, whose errors nobody has counted; with calibrated "
+                f"The order is that of {self.efficiencies.name} efficiencies, whose errors are unknown; with calibrated "
                 "ones there is a range."
             )
         gap = found["time"].max() / found["time"].min() - 1

@@ -18,7 +18,7 @@ from warnings import warn
 
 import mlsysim
 from mlsysim._numeric import arrays
-from mlsysim.catalog.kept import everything
+from mlsysim.catalog.registry import everything
 from mlsysim.digests import build, content
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns

@@ -8,7 +8,7 @@ from mlsysim._numeric import Num, minimum, where
 from mlsysim.catalog import operations
 from mlsysim.catalog.operations import Attention, Product
 from mlsysim.catalog.shapes import Model
-from mlsysim.equations import remembered
+from mlsysim.equations import cache_by_identity
 from mlsysim.errors import InputError
 from mlsysim.flops.work import (
     attention_context,
@@ -19,7 +19,7 @@ from mlsysim.flops.work import (
     recompute_flops,
     train_flops_per_token,
 )
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, plain, share
 from mlsysim.transformer import matrix_count, moe_active, parameter_count
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def layer_matmul_parameters(model: Model | str) -> int:
     return _layer_matrices(catalog.model(model))
 
 
-@remembered
+@cache_by_identity
 def _layer_matrices(m: Model) -> int:
     count = matrix_count(m)
     always = count.attention + count.recurrence + count.indexer + count.dense_mlp + count.shared_experts + count.router
@@ -108,13 +108,13 @@ class TokenFlops(Result):
         }
 
     def summary(self) -> list[str]:
-        trained = f", adapters of {shown(self.adapters, '1')} parameters" if self.adapters else ""
+        trained = f", adapters of {format_value(self.adapters, '1')} parameters" if self.adapters else ""
         counted = "causal: masked keys are not counted" if self.causal else "full: masked keys are counted too"
-        return labelled(
-            f"{self.model.name}, training: {shown(self.model_flops, 'FLOP')} a token at {shown(self.seq, '1')} tokens{trained}",
-            ("forward", shown(self.forward, "FLOP")),
+        return format_rows(
+            f"{self.model.name}, training: {format_value(self.model_flops, 'FLOP')} a token at {format_value(self.seq, '1')} tokens{trained}",
+            ("forward", format_value(self.forward, "FLOP")),
             ("attention core", f"{share(self.core_share)} of the model FLOPs, {counted}"),
-            ("recompute", f"{self.recompute}: the device does {shown(self.hardware_flops, 'FLOP')} a token"),
+            ("recompute", f"{self.recompute}: the device does {format_value(self.hardware_flops, 'FLOP')} a token"),
         )
 
     def chart(self) -> "Drawing | None":

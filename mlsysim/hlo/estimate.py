@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlsysim import catalog, collectives, communication, units
 from mlsysim.catalog import Device
-from mlsysim.equations import remembered
+from mlsysim.equations import cache_by_identity
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.hlo.bound import least
 from mlsysim.hlo.estimators.base import Estimator
@@ -32,8 +32,8 @@ from mlsysim.hlo.reader.program import Block, Program
 from mlsysim.hlo.reader.stablehlo import read
 from mlsysim.hlo.schedule import Order, Timeline
 from mlsysim.network import Topology, exposed_communication
-from mlsysim.results import Report, Result, labelled, plain, share
-from mlsysim.results import shown as _shown
+from mlsysim.results import Report, Result, format_rows, plain, share
+from mlsysim.results import format_value as _shown
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Estimate(Result):
         )
         p = self.pricing
         spread = f"{_shown(p.low_s, 's')} to {_shown(p.high_s, 's')} over repeats of the measurement"
-        return labelled(
+        return format_rows(
             f"{self.program} on {self.device}: {'at least ' if self.at_least else ''}{_shown(self.total_s, 's')}",
             ("range", spread if p.low_s < p.high_s else "none is known: check it against a profile first"),
             ("binds", bind),
@@ -462,7 +462,7 @@ class _Made(NamedTuple):
 _SMALL = 30_000  # operations of a program of which that is kept; more take more memory than it is worth
 
 
-@remembered
+@cache_by_identity
 def _known(program: Program) -> dict[tuple[str, str, bool], _Made]:
     """What was made of a program, by split and fusion: a slider asks of the same one again and again."""
     return {}

@@ -1,4 +1,4 @@
-"""What a model of the catalogue asks for, counted in the terms of a pass."""
+"""Work of a catalogue model, in the terms of a pass."""
 
 from mlsysim import catalog
 from mlsysim.catalog.operations import Attention, Indexer, Message, Product, Scan, each, weights

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import catalog, memory, units
 from mlsysim._numeric import Num, minimum
 from mlsysim.catalog import Cluster, Device, Machines, Model
-from mlsysim.efficiencies import DEFAULT, lineage, said, server_of
-from mlsysim.efficiencies.ground import serving_place
-from mlsysim.equations import POSITIVE, Domain, check_argument, is_recording
+from mlsysim.efficiencies import DEFAULT, describe, lineage, server_of
+from mlsysim.efficiencies.domains import serving_domain
+from mlsysim.equations import POSITIVE, Domain, check_argument, is_tracing
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference.counting import work_of
 from mlsysim.inference.equations import quantised_bits
@@ -21,7 +21,7 @@ from mlsysim.inference.work import Efficiencies, Machine, Split, Work
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.quantised import stored_parts
 from mlsysim.parallelism import Plan, placement
-from mlsysim.results import CALLER, Explanation, Input, Result, labelled
+from mlsysim.results import CALLER, Explanation, Input, Result, format_rows
 from mlsysim.transformer import parameter_count
 
 if TYPE_CHECKING:
@@ -83,12 +83,12 @@ class Deployment(Result):
     kv: str
     block_tokens: int
     head: str = "bf16"  # embedding too
-    server: str = ""  # whose software runs it; a current server unless said
+    server: str = ""  # inference server and version; a current server by default
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     @cached_property
     def kept(self) -> dict[Any, Any]:
-        """What others make of this deployment again and again, such as its step models, by what they ask of it."""
+        """Cache of derived objects, such as step models, by their arguments."""
         return {}
 
     @property
@@ -105,7 +105,7 @@ class Deployment(Result):
             fit = f"THE WEIGHTS DO NOT FIT: {weights} of {have} on the fullest device"
         formats = f"products {self.precision}, weights {self.weights}, experts {self.experts}, "
         called = self.weights if not self.model.is_moe or self.experts == self.weights else f"{self.experts} expert"
-        return labelled(
+        return format_rows(
             f"{self.model.name} on {self.devices} x {d.name}, {called} weights: {fit}",
             ("cache", f"{cache}, in blocks of {self.block_tokens} tokens"),
             ("formats", f"{formats}embedding and head {self.head}, cache {self.kv}"),
@@ -123,7 +123,7 @@ class Deployment(Result):
         return shapes.stack(title, {"fullest device": row}, "memory", "byte", (self.device.usable_memory, "capacity"))
 
     def explain(self) -> Explanation:
-        """What a device holds and has, how fast it is, and where each figure comes from."""
+        """Memory and rates of a device, with the source of each figure."""
         d, m, s = self.device, self.machine, self.split
         inputs = [
             Input("capacity", d.usable_memory, "byte", d.origin("usable_memory")),
@@ -144,7 +144,7 @@ class Deployment(Result):
         """
         mixture, s = bool(self.model.n_experts), self.split
         bits = 8.0 * (s.expert_bytes if mixture else s.weight_bytes)
-        return serving_place(self.device, mixture, bits, self.precision, phase)
+        return serving_domain(self.device, mixture, bits, self.precision, phase)
 
     @property
     def devices(self) -> int:
@@ -180,8 +180,8 @@ class Deployment(Result):
 
     @property
     def rates(self) -> str:
-        """Which efficiencies the times rest on, and whose they are, in a sentence."""
-        return said(self.efficiencies.name, self.efficiencies.source)
+        """The efficiencies behind the times and their source, in a sentence."""
+        return describe(self.efficiencies.name, self.efficiencies.source)
 
     def kv_memory(self, batch: Num, tokens: Num) -> Num:
         """Cache, and the states of recurrences, on the fullest device for a batch over all replicas, in whole blocks of tokens, bytes."""
@@ -331,7 +331,7 @@ def deploy(
     m, machines = catalog.model(model), catalog.where(device)
     given = (tp, pp, dp, ep, precision, weights, experts, head, kv, efficiencies)
     more = (intra_bandwidth, inter_bandwidth, domain, interleaved, block_tokens, dispatcher)
-    if machines.cluster is not None or server or is_recording() or any(type(x) not in _PLAIN for x in (*given, *more)):
+    if machines.cluster is not None or server or is_tracing() or any(type(x) not in _PLAIN for x in (*given, *more)):
         return _deploy(m, machines, *given, *more, server)
     key = (id(m), id(machines.device), machines.count, *given, *more)
     if key not in _known:

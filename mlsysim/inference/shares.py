@@ -19,7 +19,7 @@ from mlsysim.efficiencies import (
     Constants,
     Same,
     Server,
-    checked,
+    check_mode,
     fitted_to,
     kernel_shares,
     lineage,
@@ -51,7 +51,7 @@ UNPACKED = 2.0
 
 
 def shares_memory(device: Device | None, bandwidth: float, line: Sequence[str] = ()) -> bool:
-    """Whether processor and accelerator use one memory: by kind, else by bandwidth where nobody knows the device."""
+    """Whether CPU and accelerator share one memory: by kind, else by bandwidth for unknown devices."""
     if device is not None:
         return device.kind in _SHARING
     return any(kind in line for kind in _SHARING) if len(line) > 1 else bandwidth < _EDGE_BANDWIDTH
@@ -118,7 +118,7 @@ def from_constants(
     whole = own.get("layer_overhead", server.kernels * k["start"])  # of all kernels of a layer together
     launches = {"eager": _EAGER_LAUNCH, "launched": software["launch_time"]}
     hosted = server.decode in ("eager", "launched")
-    whose = "" if shares.own else f"; {shares.said('no kernel timed on')}"
+    whose = "" if shares.own else f"; {shares.describe('no kernel timed on')}"
     named = "" if server.known else f"; a server that the table does not have, as {MIDDLE.name}"
     gemm = own.get("products", k["products_8" if peak > 1.5 * half_peak else "products_16"])
     return Efficiencies(
@@ -159,7 +159,7 @@ _SOFTWARE = ("software", "shared memory")  # classes of constants that are no de
 def efficiencies_of(
     device: Device | str, precision: str = "bf16", efficiencies: Efficiencies | str = DEFAULT, framework: str = ""
 ) -> Efficiencies:
-    """What software reaches on a device, for :func:`deploy`: by one of the three words of ``mlsysim.efficiencies``.
+    """What software reaches on a device, for :func:`deploy`: by one of the three modes of ``mlsysim.efficiencies``.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def efficiencies_of(
     """
     if isinstance(efficiencies, Efficiencies):
         return efficiencies
-    word = checked("deploy", efficiencies, "inference.Efficiencies")
+    word = check_mode("deploy", efficiencies, "inference.Efficiencies")
     return ALL_PRINTED if word == BOUND else _of(Same(catalog.device(device)), precision, word, server_of(framework))
 
 

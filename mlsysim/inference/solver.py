@@ -6,14 +6,26 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import intervals, units
 from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim.efficiencies import has_range
-from mlsysim.efficiencies.ground import PHASES
+from mlsysim.efficiencies.domains import PHASES
 from mlsysim.equations import AT_LEAST_ONE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference.deployment import LEFT_OUT, Deployment
 from mlsysim.inference.equations import request_latency
 from mlsysim.inference.work import PassCost, Terms, pass_cost
 from mlsysim.intervals import Interval
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, share, shown, unfit
+from mlsysim.results import (
+    CALLER,
+    Explanation,
+    Input,
+    Result,
+    Term,
+    fit_note,
+    format_rows,
+    format_value,
+    plain,
+    share,
+    top_shares,
+)
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -39,18 +51,18 @@ def _interval(deployment: Deployment, predicted: Num, phase: str) -> Interval:
 
 
 def _outlook(deployment: Deployment, predicted: Num, phase: str) -> list[str]:
-    """How wrong one time may be, where that is known."""
+    """The range of one time, where it is known."""
     known = has_range(deployment.efficiencies.name) and not is_array(predicted)
     return [f"range: {_interval(deployment, predicted, phase)}"] if known else []
 
 
 def _range(deployment: Deployment, predicted: Num, phase: str) -> str:
-    """Where a measurement is expected, or why nobody knows."""
+    """The expected range of a measurement, or why it is unknown."""
     if not has_range(deployment.efficiencies.name):
         return "none: errors of past predictions were counted with calibrated efficiencies only"
     found = _interval(deployment, predicted, phase)
     if is_array(predicted):
-        return f"from {shown(found.low.min(), 's')} to {shown(found.high.max(), 's')} over the array"
+        return f"from {format_value(found.low.min(), 's')} to {format_value(found.high.max(), 's')} over the array"
     return found.words("s")
 
 
@@ -58,10 +70,10 @@ def _fit(deployment: Deployment, need: Num, fits: Any) -> str:
     """Whether it fits, in a sentence; of an array, how many do."""
     have = units.format(deployment.device.usable_memory, "byte")
     if is_array(fits):
-        return f"{int(fits.sum())} of {fits.size} fit: {shown(need, 'byte')} of {have}"
+        return f"{int(fits.sum())} of {fits.size} fit: {format_value(need, 'byte')} of {have}"
     verdict = "fits" if fits else "does not fit, and no real server takes these times"
     weights = units.format(deployment.weight_memory, "byte")
-    return f"{verdict}: {shown(need, 'byte')} of {have} on the fullest device (weights {weights})"
+    return f"{verdict}: {format_value(need, 'byte')} of {have} on the fullest device (weights {weights})"
 
 
 def _verdict(deployment: Deployment, batch: Num, tokens: Num) -> str:
@@ -165,7 +177,7 @@ class Pass(Result):
         Raises
         ------
         InputError
-            With other than calibrated efficiencies, whose errors nobody has counted.
+            With other than calibrated efficiencies, whose errors are unknown.
         """
         return _interval(self.deployment, self.time, self.phase)
 
@@ -176,15 +188,15 @@ class Pass(Result):
     def summary(self) -> list[str]:
         d = self.deployment
         first = " (of the first element)" if is_array(self.time) else ""
-        work = f"{shown(self.batch, '1')} x {shown(self.new, '1')} tokens, {shown(self.cached_len, '1')} cached before"
-        return labelled(
-            f"{_WORDS[self.phase]}, {d.model.name} on {d.devices} x {d.device.name}: {shown(self.time, 's')}, "
-            f"{self.bound}-bound{first}{unfit(self.fits)}",
+        work = f"{format_value(self.batch, '1')} x {format_value(self.new, '1')} tokens, {format_value(self.cached_len, '1')} cached before"
+        return format_rows(
+            f"{_WORDS[self.phase]}, {d.model.name} on {d.devices} x {d.device.name}: {format_value(self.time, 's')}, "
+            f"{self.bound}-bound{first}{fit_note(self.fits)}",
             ("range", _range(d, self.time, self.phase)),
             ("work", work),
             ("binds", f"{self.binding.replace('_', ' ')}, the largest term{first}"),
-            ("terms", largest(self._parts, 6)),
-            ("rate", f"{shown(self.tokens_per_s, 'token/s')}; MFU {share(self.mfu)}, MBU {share(self.mbu)}"),
+            ("terms", top_shares(self._parts, 6)),
+            ("rate", f"{format_value(self.tokens_per_s, 'token/s')}; MFU {share(self.mfu)}, MBU {share(self.mbu)}"),
             ("memory", _fit(d, self.memory, self.fits)),
             ("efficiencies", f"{d.efficiencies.name}: {d.efficiencies.source}"),
         )
@@ -429,23 +441,23 @@ class Generation(Result):
         Raises
         ------
         InputError
-            With other than calibrated efficiencies, whose errors nobody has counted.
+            With other than calibrated efficiencies, whose errors are unknown.
         """
         return _interval(self.prefill.deployment, self.e2e, "end_to_end")
 
     def summary(self) -> list[str]:
         d, p, s = self.prefill.deployment, self.prefill, self.decode
-        work = f"{shown(self.batch, '1')} x {shown(self.input_len, '1')} prompt and {shown(self.output_len, '1')} answer tokens"
-        return labelled(
-            f"{d.model.name} on {d.devices} x {d.device.name}: first token after {shown(self.ttft, 's')}, then one every "
-            f"{shown(self.itl, 's')}; {shown(self.e2e, 's')} in all{unfit(self.fits)}",
+        work = f"{format_value(self.batch, '1')} x {format_value(self.input_len, '1')} prompt and {format_value(self.output_len, '1')} answer tokens"
+        return format_rows(
+            f"{d.model.name} on {d.devices} x {d.device.name}: first token after {format_value(self.ttft, 's')}, then one every "
+            f"{format_value(self.itl, 's')}; {format_value(self.e2e, 's')} in all{fit_note(self.fits)}",
             ("range", _range(d, self.e2e, "end_to_end")),
             ("work", work),
-            ("prompt", f"{p.bound}-bound; {largest(p._parts, 3)}"),
-            ("answer", f"{s.bound}-bound; {largest(s._parts, 3)}"),
+            ("prompt", f"{p.bound}-bound; {top_shares(p._parts, 3)}"),
+            ("answer", f"{s.bound}-bound; {top_shares(s._parts, 3)}"),
             (
                 "rate",
-                f"{shown(self.tokens_per_s, 'token/s')}, {shown(self.tokens_per_s_per_device, 'token/s')} per device",
+                f"{format_value(self.tokens_per_s, 'token/s')}, {format_value(self.tokens_per_s_per_device, 'token/s')} per device",
             ),
             ("memory", _fit(d, self.memory, self.fits)),
             ("efficiencies", f"{d.efficiencies.name}: {d.efficiencies.source}"),

@@ -1,4 +1,4 @@
-"""What a forward pass asks for, and how its time splits into terms. Floats or arrays, nothing looked up.
+"""Work of a forward pass, and its time by term. Floats or arrays; no lookups.
 
 :func:`pass_cost` is the core. Each component of a layer takes the longer of its arithmetic and its traffic; messages
 and overheads come on top. Every efficiency is a named field of :class:`Efficiencies`; the defaults are the bound's.
@@ -10,7 +10,7 @@ from typing import Any
 
 from mlsysim import collectives, roofline
 from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
-from mlsysim.efficiencies import own
+from mlsysim.efficiencies import name_custom
 from mlsysim.experts import uneven_experts_hit
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
 from mlsysim.results import Result, Timed
@@ -27,7 +27,7 @@ _WIDER = 1.5  # weights so much wider than what products multiply have products 
 
 @dataclass(frozen=True)
 class Efficiencies:
-    """How far software stays behind the printed rates. Fractions are of a peak, a bandwidth or a link.
+    """How far software stays below datasheet rates. Fractions are of a peak, a bandwidth or a link.
 
     The defaults are the bound: printed rates, no traffic but weights and cache, and no overhead. Others without a name are
     called ``own``.
@@ -59,7 +59,7 @@ class Efficiencies:
         0.0  # s per sequence of a pass: its scheduling and sampling, where a host takes them in turn
     )
     unpack_time: Num = 0.0  # s per weight that is narrower than the products: what makes it a number to multiply with
-    ungrouped: Num = 0.0  # share of a group's other query heads that read the cache for themselves
+    ungrouped: Num = 0.0  # fraction of grouped-query heads that re-read the KV cache (0: perfect reuse)
     short_link: Num = 0.0  # of the link bandwidth, for the protocol of short messages; 0 where there is only one
     switch_time: Num = 0.0  # s per step of a message that the protocol of long ones takes more to start
     overlap: Num = 0.0  # share of the products' time that tensor-parallel messages hide behind
@@ -67,11 +67,13 @@ class Efficiencies:
     hop_share: Num = 1.0  # of a hop's latency that all-reduces inside a domain take, where one kernel adds and sends
     prompt_pace: Num = 1.0  # time of a pass with prompts over that of its kernels
     copies: Num = 0.0  # 1 where the copies of a token, one for each of its experts, are traffic
-    uneven: Num = 0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
+    routing_cv2: Num = (
+        0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
+    )
     network_start: Num = 0.0  # s that a message to experts takes where it leaves the domain, however short it is
 
     def __post_init__(self) -> None:
-        own(self)
+        name_custom(self)
 
 
 # Efficiencies of a bound: every kernel at its roofline, nothing lost.
@@ -263,30 +265,30 @@ def _pairs(tokens: Num, window: Num) -> Num:
     return seen * tokens - seen * (seen - 1) / 2
 
 
-def _met(experts: Num, top_k: Num, tokens: Num, uneven: Num) -> Num:
+def _met(experts: Num, top_k: Num, tokens: Num, routing_cv2: Num) -> Num:
     """Experts that a batch meets: :func:`experts_hit`, or fewer where some of them are more popular than others.
 
     A token alone meets ``top_k`` of them, whatever is popular.
     """
     even = experts_hit(experts, top_k, tokens)
-    if not is_array(uneven) and not uneven:
+    if not is_array(routing_cv2) and not routing_cv2:
         return even
-    chosen = where(uneven > 0, where(top_k >= 1, where(top_k < experts, 1.0, 0.0), 0.0), 0.0)  # of several, some
+    chosen = where(routing_cv2 > 0, where(top_k >= 1, where(top_k < experts, 1.0, 0.0), 0.0), 0.0)  # of several, some
     skewed = uneven_experts_hit(
-        where(chosen > 0, experts, 2.0), where(chosen > 0, top_k, 1.0), tokens, where(chosen > 0, uneven, 1.0)
+        where(chosen > 0, experts, 2.0), where(chosen > 0, top_k, 1.0), tokens, where(chosen > 0, routing_cv2, 1.0)
     )
     return where(chosen > 0, maximum(top_k, skewed), even)
 
 
-def _busiest(devices: Num, experts: Num, uneven: Num) -> Num:
+def _busiest(devices: Num, experts: Num, routing_cv2: Num) -> Num:
     """Load of the busiest of the devices that share the experts, over the mean: the largest of so many normal draws.
 
-    A device's load is the mean popularity of its experts, whose squared variation is ``uneven`` over their number.
+    A device's load is the mean popularity of its experts, whose squared variation is ``routing_cv2`` over their number.
     """
-    if not is_array(uneven) and not uneven:
+    if not is_array(routing_cv2) and not routing_cv2:
         return 1.0
     shared = maximum(1.0, devices)
-    return 1.0 + (2.0 * log(shared) * uneven * minimum(1.0, shared / experts)) ** 0.5
+    return 1.0 + (2.0 * log(shared) * routing_cv2 * minimum(1.0, shared / experts)) ** 0.5
 
 
 @dataclass(frozen=True)
@@ -345,8 +347,8 @@ class _Rank:
         # the tokens of all replicas that share one set of experts
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
         pool = tokens * s.dp * minimum(1.0, s.ep / s.dp)
-        busiest = _busiest(s.ep, maximum(1.0, w.n_experts), e.uneven)
-        hit = _met(maximum(1.0, w.n_experts), w.top_k, pool * busiest, e.uneven)
+        busiest = _busiest(s.ep, maximum(1.0, w.n_experts), e.routing_cv2)
+        hit = _met(maximum(1.0, w.n_experts), w.top_k, pool * busiest, e.routing_cv2)
         rows = maximum(1.0, pool * busiest * w.top_k / maximum(hit, 1.0))  # of a busy expert
         filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)

@@ -16,7 +16,7 @@ from mlsysim.kernels import (
     tile_padding,
     wave_share,
 )
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, plain, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, plain, share
 from mlsysim.roofline import compute_time, effective_bandwidth, memory_time
 
 __all__ = [
@@ -81,12 +81,14 @@ class CallTime(Result):
     def summary(self) -> list[str]:
         bound = self.bound
         told = f", {bound} binds" if isinstance(bound, str) else ""
-        clocks = ", ".join(f"{name} {shown(t, 's')}" for name, t in self._parts().items() if not all_true(t == 0))
-        return labelled(
-            f"{self.what}: {shown(self.time, 's')}{told}",
+        clocks = ", ".join(
+            f"{name} {format_value(t, 's')}" for name, t in self._parts().items() if not all_true(t == 0)
+        )
+        return format_rows(
+            f"{self.what}: {format_value(self.time, 's')}{told}",
             ("clocks", clocks),
             ("busy", "" if all_true(self.busy == 1.0) else f"{share(self.busy)} of the multiprocessors over all waves"),
-            ("work", f"{shown(self.flops, 'FLOP')} with whole tiles, {shown(self.bytes, 'byte')}"),
+            ("work", f"{format_value(self.flops, 'FLOP')} with whole tiles, {format_value(self.bytes, 'byte')}"),
         )
 
     def explain(self) -> Explanation:

@@ -23,7 +23,7 @@ from mlsysim.memory.formats import SCALINGS, Scaling
 from mlsysim.memory.recurrent import recurrent_state
 from mlsysim.memory.states import OPTIMIZERS, Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
 from mlsysim.memory.states import recipe as _recipe
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, largest, plain, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, plain, top_shares
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -140,10 +140,10 @@ class ModelState(Result):
         return {"weights": self.weights, "gradients": self.gradients, "optimizer": self.optimizer}
 
     def summary(self) -> list[str]:
-        shared = f" over {shown(self.ranks, '1')} ranks" if self.sharding != "none" else ""
-        return labelled(
-            f"model state of {shown(self.parameters, '1', 4)} parameters: {shown(self.total, 'byte')} per device",
-            ("parts", largest(self._parts)),
+        shared = f" over {format_value(self.ranks, '1')} ranks" if self.sharding != "none" else ""
+        return format_rows(
+            f"model state of {format_value(self.parameters, '1', 4)} parameters: {format_value(self.total, 'byte')} per device",
+            ("parts", top_shares(self._parts)),
             ("sharding", f"{self.sharding}{shared}"),
             ("formats", f"{self.recipe.bytes_per_parameter:g} bytes a parameter; {self.recipe}"),
         )
@@ -389,14 +389,16 @@ class TrainingMemory(Result):
         )
 
     def summary(self) -> list[str]:
-        degrees = ", ".join(f"{n} {shown(self.given[n], '1')}" for n in _DEGREES if not all_true(self.given[n] == 1))
+        degrees = ", ".join(
+            f"{n} {format_value(self.given[n], '1')}" for n in _DEGREES if not all_true(self.given[n] == 1)
+        )
         stage = "" if is_array(self.stage) else f", {self.stage} pipeline stage"
-        return labelled(
+        return format_rows(
             f"{self.model.name} on {self.device.name}: {self.reason}",
-            ("parts", largest(self.parts, 6)),
+            ("parts", top_shares(self.parts, 6)),
             ("split", f"{degrees or 'one device'}{stage}; sharding {self.sharding}, recompute {self.recompute}"),
             ("formats", f"{self.recipe.bytes_per_parameter:g} bytes a parameter; {self.recipe}"),
-            ("capacity", f"{shown(self.capacity, 'byte', 4)}: {self.capacity_origin}"),
+            ("capacity", f"{format_value(self.capacity, 'byte', 4)}: {self.capacity_origin}"),
             ("left out", LEFT_OUT.removeprefix("Left out: ")),
         )
 

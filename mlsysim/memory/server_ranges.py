@@ -1,4 +1,4 @@
-"""How far off a server's memory may be: quantiles of the errors of start-up logs, one vote per model, and where they hold.
+"""Ranges of a server's memory: quantiles of errors against start-up logs, one vote per model, and their domain.
 
 The figures of a release were read off the starts of two models, which have no vote; for the others nothing was fitted. The pool
 is what remains of the server's share, so its range is that of everything else, in bytes. Data; written by
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.efficiencies import lineage
-from mlsysim.efficiencies.ground import DENSE, LATENT, MIXTURE, place, stored_as
+from mlsysim.efficiencies.domains import DENSE, LATENT, MIXTURE, prediction_domain, stored_as
 from mlsysim.intervals import KNOWN, ErrorQuantiles
 
 # What has quantiles of its own; ``taken`` is all of the server's share that is no cache.
@@ -41,7 +41,7 @@ def server_place(
     kind = (LATENT if m.is_mla else MIXTURE) if m.is_moe else DENSE
     width = "32-bit" if dtype == "fp32" and bits > 16 else stored_as(bits)
     split = "pipeline stages" if pp > 1 else "tensor-parallel ranks" if tp > 1 else "one device"
-    found = place(lineage(device)[0], kind + _STATES * bool(m.n_recurrent_layers), width, split)
+    found = prediction_domain(lineage(device)[0], kind + _STATES * bool(m.n_recurrent_layers), width, split)
     return {**found, "cache": kv.replace("fp16", "bf16"), "release": f"{engine} {since}"}
 
 
@@ -63,7 +63,7 @@ def server_unseen(where: Mapping[str, str]) -> tuple[str, ...]:
 
 @cache
 def server_quantiles(part: str) -> ErrorQuantiles:
-    """Of the log errors of one of :data:`PARTS`, on known ground.
+    """Of the log errors of one of :data:`PARTS`, in domain.
 
     >>> server_quantiles("weights").high < server_quantiles("activations").high
     True

@@ -21,7 +21,7 @@ from mlsysim.memory.fit import state_of
 from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
 from mlsysim.memory.server_ranges import server_place, server_quantiles, server_unseen
-from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain
+from mlsysim.results import Explanation, Input, Result, Term, format_rows, plain, top_shares
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -158,15 +158,15 @@ def checkpoint(name: Model | str) -> tuple[Model, str]:
 
 def _published(name: Model | str) -> tuple[Model, str]:
     """The same, with the model under the name that was asked for."""
-    told = ""
+    overrides = ""
     if isinstance(name, str):  # also of a name that the catalogue has: "GLM-5-FP8" is an alias of the model in 16 bits
         for suffix, stored in SUFFIXES.items():
             if name.lower().endswith(suffix):
-                told = stored
+                overrides = stored
                 if (known := _known(name[: -len(suffix)])) is not None:
                     return known, stored
     found = asked_for(name)
-    return found, told or found.stored
+    return found, overrides or found.stored
 
 
 def as_published(name: Model | str) -> Model:
@@ -263,7 +263,7 @@ def release_of(server: str) -> str:
 
 
 def release(engine: str = "vllm", version: str = RELEASE) -> ServerRelease:
-    """The figures of an engine's release: of the last one before it that somebody measured.
+    """The constants of an engine's release: those of the last measured release before it.
 
     >>> release("vllm", "0.16.2").since
     '0.15.0'
@@ -417,7 +417,7 @@ class ServerMemory(Result):
     kv_tokens: int  # of the stage that holds fewest
     notes: tuple[str, ...] = ()
     place: Mapping[str, str] = field(default_factory=dict)  # where it lies among the starts that were logged
-    told: tuple[str, ...] = ()  # parts that the caller knew
+    overrides: tuple[str, ...] = ()  # parts that the caller knew
 
     def _value(self, name: str) -> float:
         return float(next(t.value for t in self.terms if t.name == name))
@@ -450,7 +450,7 @@ class ServerMemory(Result):
         """Why there is no range, in a sentence; empty where there is one."""
         if missing := server_unseen(self.place):
             return f"the start-up logs of fewer than two models have {' or '.join(missing)}"
-        return f"{' and '.join(self.told)} as the caller says" if self.told else ""
+        return f"{' and '.join(self.overrides)} as the caller says" if self.overrides else ""
 
     def _ends(self, part: str) -> tuple[float, float]:
         """Both ends of a part of :data:`RANGED`; those of the cache from what all else may come to."""
@@ -584,10 +584,10 @@ class ServerMemory(Result):
     def summary(self) -> list[str]:
         g = self.given
         split = ", ".join(f"{n} {g[n]}" for n in ("tp", "pp", "dp", "ep") if g[n] != 1) or "one device"
-        return labelled(
+        return format_rows(
             f"{self.model.name} on {g['tp'] * g['pp'] * g['dp']} x {self.device.name} under {self.release.engine} "
             f"{self.release.version}: {self.reason}",
-            ("per device", largest({k: v for k, v in self.parts.items() if v})),
+            ("per device", top_shares({k: v for k, v in self.parts.items() if v})),
             ("formats", f"weights {self.weights}, cache {self.kv}"),
             ("split", split + ("; figures of the first stage, tokens of the smallest" if g["pp"] > 1 else "")),
             ("limits", f"{g['max_num_batched_tokens']:,} tokens a step, {g['max_num_seqs']:,} sequences"),
@@ -783,7 +783,7 @@ def server_memory(
         kv_tokens=int(min(held["kv_tokens"] for _, held in stages)),
         notes=(*found.notes, *_notes(m, d, int(stages[0][1]["layers"]), block_tokens)),
         place=server_place(m, d, **formats, tp=tp, pp=pp, engine=engine, since=found.since),
-        told=tuple(n for n, v in (("activations", activations), ("runtime", runtime)) if v is not None),
+        overrides=tuple(n for n, v in (("activations", activations), ("runtime", runtime)) if v is not None),
     )
 
 

@@ -26,7 +26,7 @@ def training_state(
     momentum_bytes: Num,
     variance_bytes: Num,
 ) -> Num:
-    """Memory of everything that training keeps per parameter, on one device that shares with nobody.
+    """Memory of the training state on one device without sharding.
 
     Formula: M = parameters x (weight + master + gradient + second gradient + momentum + variance).
 

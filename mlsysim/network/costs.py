@@ -37,7 +37,7 @@ class Exact:
         return size / parts
 
     def free_path(self, dimension: int, hops: int, size: float) -> float:
-        """Time of a message that waits for nobody: the latency of every link, and the size over the bandwidth once."""
+        """Time of an uncontended message: the latency of every link, and the size over the bandwidth once."""
         return float(message_time(float(size), float(hops), self.bandwidth[dimension], self.latency[dimension]))
 
     def link(self, dimension: int, size: float) -> tuple[float, float, float]:

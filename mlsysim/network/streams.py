@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Report, Result, labelled, share, shown
+from mlsysim.results import Report, Result, format_rows, format_value, share
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -92,13 +92,16 @@ class StreamSchedule(Result):
             return share(seconds / self.time) if self.time else "0 %"
 
         binds = "communication that nothing hides" if self.exposed > self.compute else "computing"
-        return labelled(
-            f"{len(self.starts)} tasks on {len(self.ranks)} rank(s): {shown(self.time, 's')}",
+        return format_rows(
+            f"{len(self.starts)} tasks on {len(self.ranks)} rank(s): {format_value(self.time, 's')}",
             ("binds", binds if self.time else ""),
-            ("computing", f"{shown(self.compute, 's')}, {of(self.compute)} of the time, on the rank that has most"),
+            (
+                "computing",
+                f"{format_value(self.compute, 's')}, {of(self.compute)} of the time, on the rank that has most",
+            ),
             (
                 "communicating",
-                f"{shown(self.communication, 's')}; {shown(self.exposed, 's')} ({of(self.exposed)}) not hidden",
+                f"{format_value(self.communication, 's')}; {format_value(self.exposed, 's')} ({of(self.exposed)}) not hidden",
             ),
         )
 

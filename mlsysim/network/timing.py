@@ -12,7 +12,7 @@ from mlsysim.network.costs import Exact
 from mlsysim.network.schedules import OPS, OPTIMIZATIONS, Phase, algorithm_name, bytes_sent, phases
 from mlsysim.network.simulation import Outcome, Simulation
 from mlsysim.network.topology import Topology, parse
-from mlsysim.results import Report, Result, labelled, shown
+from mlsysim.results import Report, Result, format_rows, format_value
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -79,20 +79,23 @@ class NetworkTime(Result):
             if self.time
         ]
         fullest = max(busy, key=lambda pair: pair[0], default=None)
-        return labelled(
-            f"{self.op} of {shown(self.bytes, 'byte')} on {self.topology}, {self.topology.ranks} ranks: {shown(self.time, 's')}",
-            ("bound", f"no schedule with this traffic beats {shown(self.least_time, 's')}" if self.phases else ""),
+        return format_rows(
+            f"{self.op} of {format_value(self.bytes, 'byte')} on {self.topology}, {self.topology.ranks} ranks: {format_value(self.time, 's')}",
+            (
+                "bound",
+                f"no schedule with this traffic beats {format_value(self.least_time, 's')}" if self.phases else "",
+            ),
             (
                 "binds",
                 ""
                 if longest is None
-                else f"{longest.op} on {longest.dimension}, {shown(longest.end - longest.start, 's')}",
+                else f"{longest.op} on {longest.dimension}, {format_value(longest.end - longest.start, 's')}",
             ),
             (
                 "busiest link",
                 "" if fullest is None else f"{fullest[1]}: {units.percent(fullest[0], signed=False)} of the time",
             ),
-            ("links", "; ".join(f"{d} {shown(b, 'byte/s')}, {shown(a, 's')}" for d, b, a in links)),
+            ("links", "; ".join(f"{d} {format_value(b, 'byte/s')}, {format_value(a, 's')}" for d, b, a in links)),
             ("algorithms", f"{', '.join(self.algorithms)}; {self.splits} splits, congestion {self.congestion}"),
             ("compat", self.compat or ""),
         )

@@ -249,7 +249,7 @@ def bubble_ratio(pp: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
     domain={"micro_batches": COUNT, "virtual_stages": AT_LEAST_ONE},
 )
 def pipeline_time(slowest_stage: Num, other_stages: Num, micro_batches: Num, virtual_stages: Num = 1) -> Num:
-    """Time of a pipelined step, whose slowest stage sets the beat.
+    """Time of a pipelined step, bound by its slowest stage.
 
     Formula: T = m t_slowest + t_others / V + (1 - 1/V) max(0, t_others - (m - 1) t_slowest). The last term is there when
     the pipeline has more stages than micro-batches: the first micro-batch comes round too late for the next chunk.

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from mlsysim import catalog, memory
 from mlsysim._numeric import Num, all_true, is_array
 from mlsysim.catalog import Model
-from mlsysim.equations import shown
+from mlsysim.equations import shorten
 from mlsysim.errors import InputError
 
 # Ways to shard the training state over data-parallel ranks.
@@ -168,7 +168,7 @@ class Plan:
                 if getattr(value.dtype, "kind", "") not in "iu" or bool(
                     (value < 1).any() or (value > LARGEST_COUNT).any()
                 ):
-                    raise InputError(f"plan: {name} = {shown(value, 60)} must hold whole numbers in [1, 2^53]")
+                    raise InputError(f"plan: {name} = {shorten(value, 60)} must hold whole numbers in [1, 2^53]")
                 object.__setattr__(self, name, value.astype("int64"))
             elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"plan: {name} = {value!r} must be a whole number of at least 1")
@@ -194,7 +194,7 @@ class Plan:
         for holds, name, why in rows:
             if not holds:
                 value = getattr(self, name)
-                raise InputError(f"plan: {name} = {shown(value, 60) if is_array(value) else repr(value)} {why}")
+                raise InputError(f"plan: {name} = {shorten(value, 60) if is_array(value) else repr(value)} {why}")
 
     def _agreement(self) -> Iterator[Need]:
         """What the words of a plan ask of each other."""

@@ -1,4 +1,4 @@
-"""Reinforcement learning: how long a batch of answers takes to generate, who waits for whom, and how old the answers are."""
+"""Reinforcement learning: time to generate a batch of rollouts, dependencies, and staleness of the rollouts."""
 
 import math
 
@@ -155,7 +155,7 @@ def two_pools_step(generation: Num, training: Num, share: Num) -> Num:
 
 @equation("eq-rollout-staleness", formula="(concurrency + waiting) / samples", domain={"samples": POSITIVE})
 def rollout_staleness(concurrency: Num, samples: Num, waiting: Num = 0.0) -> Num:
-    """How many updates old the weights are that an answer was begun with, when it is trained on.
+    """Staleness: updates between the weights that began a rollout and those trained on it.
 
     Formula: eta = (K + Q) / N.
 

@@ -17,7 +17,7 @@ from mlsysim.posttraining.rollouts import (
     two_pools_step,
     weight_sync,
 )
-from mlsysim.results import CALLER, Input, Result, Term, Terms, labelled, largest, shown
+from mlsysim.results import CALLER, Input, Result, Term, Terms, format_rows, format_value, top_shares
 from mlsysim.training import training_step
 from mlsysim.transformer import parameter_count
 
@@ -107,17 +107,17 @@ class RLStep(Result):
             if self.asynchronous
             else "all generate, then all train"
         )
-        return labelled(
-            f"{self.model.name}, one step of reinforcement learning on {self.devices} x {self.device}: {shown(self.time, 's')}",
+        return format_rows(
+            f"{self.model.name}, one step of reinforcement learning on {self.devices} x {self.device}: {format_value(self.time, 's')}",
             ("devices", split),
-            ("parts", largest(self.parts, 5)),
+            ("parts", top_shares(self.parts, 5)),
             ("answers", f"{self.samples:,} of {self.mean_len:,.0f} tokens on average, the longest {self.longest:,.0f}"),
             (
                 "decode",
-                f"{self.steps:,.0f} steps of {shown(self.step_time, 's')} + {shown(self.token_time, 's')} an answer",
+                f"{self.steps:,.0f} steps of {format_value(self.step_time, 's')} + {format_value(self.token_time, 's')} an answer",
             ),
             ("staleness", f"{self.staleness:.3g} updates" if self.asynchronous else ""),
-            ("rate", f"{shown(self.tokens_per_s, 'token/s')} trained on"),
+            ("rate", f"{format_value(self.tokens_per_s, 'token/s')} trained on"),
         )
 
     def chart(self) -> "Drawing | None":

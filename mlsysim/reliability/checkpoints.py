@@ -15,7 +15,7 @@ from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
     domain={"writers": AT_LEAST_ONE, "writer_bandwidth": POSITIVE, "storage_bandwidth": POSITIVE},
 )
 def write_time(bytes: Num, writers: Num, writer_bandwidth: Num, storage_bandwidth: Num) -> Num:
-    """Time to write a checkpoint, limited by those who write or by what they write to.
+    """Time to write a checkpoint, limited by the writers or by the storage.
 
     Formula: T = bytes / min(writers x writer bandwidth, storage bandwidth).
 

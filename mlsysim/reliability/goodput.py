@@ -19,7 +19,7 @@ from mlsysim.reliability.checkpoints import (
 )
 from mlsysim.reliability.failures import cluster_mtbf, expected_failures, spare_availability, unavailability
 from mlsysim.reliability.intervals import best_interval
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, labelled, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, Terms, format_rows, format_value, share
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -110,13 +110,16 @@ class Goodput(Result):
     def summary(self) -> list[str]:
         lost = {name: value for name, value in self.parts.items() if name != "work" and not all_true(value == 0)}
         largest = sorted(lost, key=lambda name: -float(lost[name].mean() if is_array(lost[name]) else lost[name]))
-        return labelled(
+        return format_rows(
             f"goodput {share(self.fleet)} of all node-hours, {share(self.goodput)} of the job's own time",
             ("lost to", ", ".join(f"{name} {share(lost[name])}" for name in largest)),
-            ("failures", f"one every {shown(self.mtbf, 's')}, each costs {shown(self.lost_work, 's')} of work"),
+            (
+                "failures",
+                f"one every {format_value(self.mtbf, 's')}, each costs {format_value(self.lost_work, 's')} of work",
+            ),
             (
                 "checkpoints",
-                f"every {shown(self.interval, 's')}, training {_WORDS[self.method]} of {shown(self.write_time, 's')}",
+                f"every {format_value(self.interval, 's')}, training {_WORDS[self.method]} of {format_value(self.write_time, 's')}",
             ),
             ("availability", share(self.availability)),
         )

@@ -15,7 +15,9 @@ from mlsysim.inference.work import MixedCost, mixed_cost
 from mlsysim.results import Result
 from mlsysim.serving.loops import disorder, loop_rate, queue_wait, run_wait, shared_itl
 
-WAVES = 10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
+REQUESTS_PER_USER = (
+    10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
+)
 DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
 SPREAD = 0.2 / 12.0**0.5 / DRAWN  # standard deviation of such a length, over its mean
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
@@ -73,12 +75,12 @@ class Loop(Result):
 
 
 @dataclass(frozen=True)
-class Served(Result):
-    """What servers of today change of efficiencies that were measured on kernels alone; the defaults change nothing.
+class ServerOverheads(Result):
+    """Overheads of inference servers beyond efficiencies measured on kernels alone; the defaults add none.
 
     ``starts`` is what starts of kernels and hops of messages take, over what they take alone; ``grouped`` the same of all that
     a layer does around the grouped products of its experts (routing, sorting, quantising); ``fused`` is 1 where one kernel does
-    it all; ``uneven`` the squared variation of how popular experts are; ``hops`` the share of a hop's latency that is left
+    it all; ``routing_cv2`` the squared variation of how popular experts are; ``hops`` the share of a hop's latency that is left
     inside a domain, where one kernel reduces, adds and normalises; ``prompts`` what a pass with prompts takes, over its
     kernels alone; ``sequence`` what a server does on its host for each sequence of a step, in seconds; ``copies`` is 1 where
     copies of tokens on their way through experts are traffic.
@@ -86,7 +88,7 @@ class Served(Result):
 
     starts: Num = 1.0
     grouped: Num = 1.0
-    uneven: Num = 0.0
+    routing_cv2: Num = 0.0
     hops: Num = 1.0
     prompts: Num = 1.0
     sequence: Num = 0.0
@@ -94,8 +96,8 @@ class Served(Result):
     copies: Num = 0.0
 
 
-def server_constants(work: Work, fused: Num, constants: Constants) -> Served:
-    """The fitted numbers of a model's steps.
+def server_constants(work: Work, fused: Num, constants: Constants) -> ServerOverheads:
+    """The fitted constants of a server's steps.
 
     Parameters
     ----------
@@ -107,11 +109,11 @@ def server_constants(work: Work, fused: Num, constants: Constants) -> Served:
         Of class ``serving_tpot``; none changes nothing.
     """
     if not constants:
-        return Served()
+        return ServerOverheads()
     experts = constants["experts"]
-    return Served(
+    return ServerOverheads(
         grouped=experts["starts"],
-        uneven=experts["uneven"],
+        routing_cv2=experts["routing_cv2"],
         hops=constants["messages"]["hops"],
         prompts=constants["host"]["prompts"],
         sequence=constants["host"]["sequence"],
@@ -121,7 +123,7 @@ def server_constants(work: Work, fused: Num, constants: Constants) -> Served:
 
 
 def ttft_constants(work: Work, server: str, constants: Constants, fused: Num = 0.0) -> tuple[Num, Num]:
-    """The fitted numbers of a first token: latency in seconds, and pace of its prompt pass.
+    """The fitted constants of TTFT: latency in seconds, and slowdown of the prompt pass.
 
     The latency is that of kernels which the host launches one by one, where no graph holds a pass with prompts; they are
     counted, and one constant is what each of them takes. SGLang has another one for the way of a request through its
@@ -150,7 +152,7 @@ def ttft_constants(work: Work, server: str, constants: Constants, fused: Num = 0
 def batching_delay(
     poll: Num, gather: Num, gather_tokens: Num, *, step: Num, rate: Num, decoding: Num, input_len: Num, joint: Num
 ) -> tuple[Num, Num]:
-    """Mean wait of a prompt that the server lets wait on purpose, and how many others share its pass for it.
+    """Delay of a prompt that the server batches on purpose, and the number of prompts that share its pass.
 
     Two options of servers do so. One looks for new requests only after so many steps: whoever comes meanwhile waits for half
     of them. The other lets the first prompt wait for others: those who come while it waits, wait for half of it on average,
@@ -239,7 +241,7 @@ def shared_step_delay(
 
 
 def lookahead_delay(ahead: Num, spread: Num, *, step: Num, prompt_time: Num, load: Num) -> Num:
-    """Mean wait of a prompt for what is launched already when it comes, beyond half of a pass under way.
+    """Extra queueing delay because the server has already launched the next step, beyond half of the pass under way.
 
     A server that prepares a step while the one before still runs lets a new prompt wait for that step as well. Whether it
     has a prompt in it is chance where prompts come at any time. But where all lengths are alike, users who began one after
@@ -268,7 +270,7 @@ def lookahead_delay(ahead: Num, spread: Num, *, step: Num, prompt_time: Num, loa
     return ahead * (step + met * prompt_time) + (met - chance) * prompt_time / 2.0
 
 
-def served(eff: Efficiencies, by: Served) -> Efficiencies:
+def served(eff: Efficiencies, by: ServerOverheads) -> Efficiencies:
     """The efficiencies of a deployment as servers of today run it."""
     return replace(
         eff,
@@ -280,7 +282,7 @@ def served(eff: Efficiencies, by: Served) -> Efficiencies:
         link_latency=eff.link_latency * by.starts,
         switch_time=eff.switch_time * by.starts,
         sequence_overhead=eff.sequence_overhead + by.sequence,
-        uneven=by.uneven + 0.0 * eff.memory,
+        routing_cv2=by.routing_cv2 + 0.0 * eff.memory,
         hop_share=by.hops + 0.0 * eff.memory,
         prompt_pace=by.prompts + 0.0 * eff.memory,
         copies=by.copies + 0.0 * eff.memory,
@@ -320,18 +322,18 @@ def closed_loop(
     concurrency: Num,
     input_len: Num,
     output_len: Num,
-    apart: Num = 0.0,
+    disaggregated: Num = 0.0,
     alone: Num = 0.0,
     latency: Num = 0.0,
-    pace: Num = 1.0,
+    prefill_slowdown: Num = 1.0,
     transfer: Num = 0.0,
     drafted: Num = 0.0,
     accepted: Num = 1.0,
-    waves: Num = WAVES,
+    requests_per_user: Num = REQUESTS_PER_USER,
     poll: Num = 0.0,
     gather: Num = 0.0,
     gather_tokens: Num = 0.0,
-    ahead: Num = 0.0,
+    async_steps: Num = 0.0,
     spread: Num = SPREAD,
 ) -> Loop:
     """Time per output token and time to first token of a loop with so many requests in flight.
@@ -341,32 +343,32 @@ def closed_loop(
     work : Work
         What the model asks for.
     decode, prefill : Pool
-        Where answers and prompts run; one pool does both unless ``apart``.
+        Where answers and prompts run; one pool does both unless ``disaggregated``.
     concurrency : float or array
         Requests in flight over the whole deployment.
     input_len, output_len : float or array
         Mean tokens of prompts and answers.
-    apart : float or array
+    disaggregated : float or array
         1 where ``prefill`` is a pool of its own.
     alone : float or array
         1 where the server runs prompts in steps of their own, 0 where they share steps with answers.
     latency : float or array, s
         Of a request before its prompt starts and after its first token is made.
-    pace : float or array
+    prefill_slowdown : float or array
         What a prompt pass takes until its first token is out, as a multiple of what it keeps from answers.
     transfer : float or array, s
         Of the cache from one pool to the other.
     drafted, accepted : float or array
         Speculation: tokens that a layer of its own proposes for each answer in every step, and tokens that a step yields on
         average, as of ``inference.speculative_tokens``.
-    waves : float or array
+    requests_per_user : float or array
         Requests of the run over requests in flight; infinity for a loop without a beginning, as of
         :func:`mlsysim.serving.run_wait`.
     poll, gather, gather_tokens : float or array
         Steps after which the server looks for new requests, steps that a prompt waits for others, and tokens that end this
-        wait, as of :func:`batching_delay`; prompts that are ``apart`` are not held back.
-    ahead : float or array
-        Steps that the server has launched already when a prompt comes, as of :func:`lookahead_delay`; prompts that are ``apart``
+        wait, as of :func:`batching_delay`; prompts that are ``disaggregated`` are not held back.
+    async_steps : float or array
+        Steps that the server has launched already when a prompt comes, as of :func:`lookahead_delay`; prompts that are ``disaggregated``
         meet no answers.
     spread : float or array
         Standard deviation of the lengths over their mean: 0 where all are alike, 1 where they spread as exponential times do;
@@ -375,7 +377,7 @@ def closed_loop(
     Raises
     ------
     InputError
-        ``apart`` without a pool for prompts.
+        ``disaggregated`` without a pool for prompts.
 
     >>> from mlsysim.inference import deploy
     >>> d = deploy("Llama-3.1-70B", "H100", tp=8)
@@ -385,7 +387,7 @@ def closed_loop(
     True
     """
     if prefill is None:
-        if not (isinstance(apart, float) and apart == 0.0):
+        if not (isinstance(disaggregated, float) and disaggregated == 0.0):
             raise InputError("closed_loop: prompts that are apart need a pool of their own; give prefill")
         prefill = decode
     full = concurrency / decode.ranks
@@ -398,7 +400,9 @@ def closed_loop(
     own = slow * pass_of(work, prefill, 0.0 * full, context, one, input_len).time
     more = slow * pass_of(work, prefill, 0.0 * full, context, one + _MORE, input_len).time
     more = (more - own) / _MORE  # of one that joins a pass
-    waiting = where(apart > 0, concurrency / prefill.ranks, cached)  # prompts of one rank, where all come at once
+    waiting = where(
+        disaggregated > 0, concurrency / prefill.ranks, cached
+    )  # prompts of one rank, where all come at once
     decoding = cached
     # the share of others in the prompts that come during an answer, and in the steps under way when a prompt comes
     others = (cached - 1.0) / cached
@@ -408,16 +412,16 @@ def closed_loop(
         added = mixed * (pass_of(work, decode, batch, context, one, input_len, rows).time - bare)
         step = drafting * bare
         added = where(alone > 0, own, added)
-        prompt = where(apart > 0, own, added)
-        answer = steps * shared_itl(step, where(apart > 0, 0.0, added), cached, decoding, steps)
+        prompt = where(disaggregated > 0, own, added)
+        answer = steps * shared_itl(step, where(disaggregated > 0, 0.0, added), cached, decoding, steps)
         # what waits for the pool that prefills: all of them at the beginning, then a queue of users
-        each = pace * where(apart > 0, minimum(own, more), prompt)
+        each = prefill_slowdown * where(disaggregated > 0, minimum(own, more), prompt)
         busy = maximum(0.0, (waiting - 1.0) * each)
         # the pace is the way to a first token, and holds up nobody who comes later
-        load = maximum(busy / pace / (answer + prompt), _IDLE)
+        load = maximum(busy / prefill_slowdown / (answer + prompt), _IDLE)
         later = where(
-            apart > 0,
-            queued(busy / pace, answer + transfer, each / pace, spread),
+            disaggregated > 0,
+            queued(busy / prefill_slowdown, answer + transfer, each / prefill_slowdown, spread),
             shared_step_delay(
                 alone, spread, step=step, prompt_time=prompt, decoding=decoding, steps=steps, others=cached - 1.0,
                 load=minimum(load, 1.0), fit=PASS / input_len,
@@ -425,18 +429,20 @@ def closed_loop(
         )  # fmt: skip
         # of the beginning's prompts those of one pass come out together
         joined = minimum(1.0, PASS / (waiting * input_len))
-        queue = run_wait(later, busy, 1.0 / waves, joined)
+        queue = run_wait(later, busy, 1.0 / requests_per_user, joined)
         # half of the step under way, and the answers of the step that it shares; alone there are none
-        met = lookahead_delay(ahead, spread, step=step, prompt_time=prompt, load=load)
+        met = lookahead_delay(async_steps, spread, step=step, prompt_time=prompt, load=load)
         own_step = where(
-            apart > 0, step + pace * own, others * (1.5 * step + pace * prompt + met) + (1.0 - others) * pace * own
+            disaggregated > 0,
+            step + prefill_slowdown * own,
+            others * (1.5 * step + prefill_slowdown * prompt + met) + (1.0 - others) * prefill_slowdown * own,
         )
         held, company = batching_delay(
             poll, gather, gather_tokens, step=step, rate=cached / (answer + prompt), decoding=decoding,
             input_len=input_len, joint=PASS / input_len,
         )  # fmt: skip
         # nobody holds back a request alone: there are no steps of others to wait for
-        held = where(apart > 0, 0.0, others * (held + company * each))
+        held = where(disaggregated > 0, 0.0, others * (held + company * each))
         first = latency + own_step + queue + transfer + held
         decoding = cached * answer / (answer + first)
     tpot = answer / (steps * accepted)

@@ -1,4 +1,4 @@
-"""What a server is told, and what it makes of it: limits of a step, and blocks of cache."""
+"""Configuration of a server: limits of a step, and blocks of cache."""
 
 import math
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a scheduler works with."""
+    """Limits that a scheduler obeys."""
 
     tokens: int  # of a step
     sequences: int  # that run at a time

@@ -1,4 +1,4 @@
-"""A closed loop in closed form: what prompts add to answers, who waits for the first token, and what the whole completes."""
+"""A closed loop in closed form: interference of prompts with decoding, waits for the first token, and throughput."""
 
 import math
 

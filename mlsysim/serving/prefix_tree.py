@@ -1,4 +1,4 @@
-"""A prefix cache as a tree: runs of blocks that begin alike share a trunk, and what nobody used for longest falls off its leaves.
+"""A prefix cache as a radix tree: sequences with a common prefix share its blocks; least recently used leaves are evicted.
 
 A text is a path of segments, each a name and the block at which it ends; equal names after equal beginnings are equal text. A
 node of the tree is the part of one segment that is kept, from its first block on, so that a node costs the same however many
@@ -29,7 +29,7 @@ class Run:
 
     @property
     def spare(self) -> int:
-        """Blocks at its end that nobody uses and no other text needs."""
+        """Unused blocks at its end that no other text needs."""
         if not self.forks:
             return self.held - self.locked
         return self.held - max(self.locked, max(self.forks) - self.key[0])
@@ -57,7 +57,7 @@ class PrefixTree:
 
     @property
     def unlocked(self) -> int:
-        """Blocks that nobody uses: they make room when it is needed."""
+        """Unused blocks, which can be evicted."""
         return self.blocks - self.locked
 
     def runs(self) -> Iterator[tuple[tuple[str, ...], int, int]]:
@@ -84,11 +84,11 @@ class PrefixTree:
         return min(start, most)
 
     def free_of(self, path: Path, blocks: int) -> int:
-        """Of the first blocks of a text, all of which are kept, those that nobody uses yet."""
+        """Of the first blocks of a text, all cached, those still unused."""
         return sum(max(0, length - node.locked) for node, length in self._walk(path, blocks))
 
     def lock(self, path: Path, blocks: int) -> None:
-        """Somebody uses the first blocks of a text."""
+        """Take a reference to the first blocks of a text."""
         self._uses += 1
         for node, length in self._walk(path, blocks):
             node.last = self._uses
@@ -99,7 +99,7 @@ class PrefixTree:
             self._offer(node)
 
     def unlock(self, path: Path, blocks: int) -> None:
-        """Somebody no longer does; what is above the capacity falls off."""
+        """Release a reference; blocks above the capacity are evicted."""
         self._uses += 1
         for node, length in self._walk(path, blocks):
             node.last = self._uses
@@ -149,7 +149,7 @@ class PrefixTree:
             self.evict(over)
 
     def evict(self, count: int) -> int:
-        """Let so many blocks go that nobody uses, from the ends of the leaves that were not used for longest; returns how many went."""
+        """Evict so many unused blocks, least recently used leaves first; returns how many."""
         wanted, leaves = count, self._leaves
         while count and leaves:
             last, *_, node = leaves[0]

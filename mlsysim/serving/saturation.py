@@ -1,4 +1,4 @@
-"""What a full server completes of a given load, in closed form: to stand beside what a simulation of it shows."""
+"""Throughput of a saturated server in closed form, to compare with a simulation."""
 
 import math
 from collections import Counter
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlsysim.errors import InputError
-from mlsysim.results import Explanation, Input, Result, Term, labelled, shown
+from mlsysim.results import Explanation, Input, Result, Term, format_rows, format_value
 from mlsysim.serving.config import Config, Limits, StepTimes, limits
 from mlsysim.serving.equations import overload_wait, prompt_computed, prompt_steps, saturation_rate
 from mlsysim.serving.requests import MAX_TOKENS, Request
@@ -39,10 +39,10 @@ class Saturation(Result):
             "all requests come at once" if math.isinf(self.offered) else f"{self.offered:.4g} requests/s are offered"
         )
         grows = f"TOO MANY: the wait grows by {self.growth:.3g} s in every second that they come"
-        return labelled(
+        return format_rows(
             f"full servers complete about {self.capacity:.4g} requests/s; {offered}",
             ("verdict", "" if math.isinf(self.offered) else grows if self.growth > 0 else "the load can be carried"),
-            ("full server", f"{self.running:.3g} sequences decode in a step of {shown(self.step_time, 's')}"),
+            ("full server", f"{self.running:.3g} sequences decode in a step of {format_value(self.step_time, 's')}"),
         )
 
     def chart(self) -> "Drawing | None":

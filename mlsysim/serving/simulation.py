@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mlsysim import units
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Report, Shown, labelled, plain, share, shown
+from mlsysim.results import Displayable, Report, format_rows, format_value, plain, share
 from mlsysim.serving.blocks import Job
 from mlsysim.serving.config import Limits
 from mlsysim.serving.equations import sample_quantile
@@ -40,7 +40,7 @@ _POINTS = 200  # of a chart over time
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What became of one request; times of the simulation, s. A rejected one has a reason and no times."""
+    """Outcome of one request; times of the simulation, s. A rejected one has a reason and no times."""
 
     request: Request
     replica: int = -1
@@ -105,7 +105,7 @@ class Records(Sequence[Record]):
 
     @classmethod
     def open(cls, requests: Sequence[Request], rejected: Mapping[int, str]) -> "Records":
-        """Of requests that nobody has worked on yet."""
+        """Of requests that have not started."""
         n, never = len(requests), array("d", [_NEVER])
         return cls(requests, array("l", [-1]) * n, never * n, never * n, never * n, array("l", [0]) * n, rejected)
 
@@ -159,7 +159,7 @@ class Records(Sequence[Record]):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of one replica, for those who want to look inside."""
+    """One step of one replica, for inspection."""
 
     replica: int
     start: float
@@ -172,7 +172,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Simulation(Shown):
+class Simulation(Displayable):
     """What :func:`simulate` returns: a record per request, in the order of the requests."""
 
     records: Records
@@ -274,7 +274,7 @@ class Simulation(Shown):
         return {"waiting": waiting, "prompt": prompt, "answer": answer}
 
     def _bound(self) -> str:
-        """What kept the server from being faster, in a sentence."""
+        """The bottleneck of the server, in a sentence."""
         if not self.served:
             return "nothing was served"
         found, limits = self._times(), self.limits
@@ -311,23 +311,23 @@ class Simulation(Shown):
         done, rejected = self.served, [r for r in self.records if r.rejected]
         if not done:
             why = f"; {rejected[0].rejected}" if rejected else ""
-            return labelled(f"no request served, {len(rejected)} rejected{why}", ("steps of", self.server))
+            return format_rows(f"no request served, {len(rejected)} rejected{why}", ("steps of", self.server))
         rows = self.summary()
 
         def spread(metric: str) -> str:
             found = rows[metric]
             if found["mean"] is None:
                 return ""
-            said = (f"{name} {shown(found[name], 's')}" for name in ("p50", "p90", "p99"))
-            return f"mean {shown(found['mean'], 's')}, {', '.join(said)}"
+            said = (f"{name} {format_value(found[name], 's')}" for name in ("p50", "p90", "p99"))
+            return f"mean {format_value(found['mean'], 's')}, {', '.join(said)}"
 
         found = self._times()
         whole = sum(found.values()) or 1.0
         mean, late = rows["ttft_s"]["mean"], rows["ttft_s"]["p99"]
         more = self.parts()
         refused = f", {len(rejected)} REJECTED: {rejected[0].rejected}" if rejected else ""
-        return labelled(
-            f"{len(done):,} requests in {shown(self.makespan, 's')}: first token after {shown(mean, 's')}, 99 % within {shown(late, 's')}"
+        return format_rows(
+            f"{len(done):,} requests in {format_value(self.makespan, 's')}: first token after {format_value(mean, 's')}, 99 % within {format_value(late, 's')}"
             f"{refused}",
             ("binds", self._bound()),
             ("first token", spread("ttft_s")),
@@ -336,7 +336,7 @@ class Simulation(Shown):
             ("of a request's time", ", ".join(f"{name} {share(t / whole)}" for name, t in found.items())),
             (
                 "rate",
-                f"{self.requests_per_s:.4g} requests/s, {shown(self.tokens_per_s, 'token/s')} of {self.replicas} replica(s)",
+                f"{self.requests_per_s:.4g} requests/s, {format_value(self.tokens_per_s, 'token/s')} of {self.replicas} replica(s)",
             ),
             (
                 "server",

@@ -16,8 +16,8 @@ from mlsysim.serving_steps.patterns import mixed_bandwidth, scattered_bandwidth
 from mlsysim.serving_steps.products import Product, layer_products
 from mlsysim.serving_steps.rates import PRINTED, Rate, Rates, rates, shipped_rates
 from mlsysim.serving_steps.residuals import calibration_requests, overfitting_ratio, residual_constant, residual_time
-from mlsysim.serving_steps.rungs import BASELINE, TIER_0, Rungs
 from mlsysim.serving_steps.step import StepModel, step_model
+from mlsysim.serving_steps.step_options import BASELINE, TIER_0, StepOptions
 from mlsysim.serving_steps.tables import ProductTable, jumps, products_table
 from mlsysim.serving_steps.terms import Kernel, StepTerms
 
@@ -33,8 +33,8 @@ __all__ = [
     "ProductTable",
     "Rate",
     "Rates",
-    "Rungs",
     "StepModel",
+    "StepOptions",
     "StepTerms",
     "Subject",
     "bilinear",

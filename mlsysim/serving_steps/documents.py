@@ -1,4 +1,4 @@
-"""Reading small JSON documents that somebody else wrote: bounded, checked field by field, with errors that name the field."""
+"""Bounded reading of untrusted JSON documents, checked field by field, with errors that name the field."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment, experts_hit
 from mlsysim.inference.work import ACTIVATION_BYTES, routed_width
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, labelled, share, shown
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, share
 from mlsysim.serving_steps import experts as forms
 from mlsysim.serving_steps.rates import Rates
 from mlsysim.serving_steps.rates import rates as measured_rates
@@ -224,10 +224,13 @@ class ExpertLayer(Result):
             if isinstance(bound, str)
             else f"memory binds in {int(self.reading_binds.sum())} of {bound.size}"
         )
-        return labelled(
-            f"one expert layer, {d.model.name} on {d.devices} x {d.device.name}: {shown(self.time, 's')}, experts {said}",
-            ("parts", ", ".join(f"{n} {shown(t, 's')}" for n, t in self._parts.items() if not all_true(t == 0))),
-            ("tokens", f"{shown(self.tokens, '1')} per device, {shown(self.work.per_expert, '1')} per busy expert"),
+        return format_rows(
+            f"one expert layer, {d.model.name} on {d.devices} x {d.device.name}: {format_value(self.time, 's')}, experts {said}",
+            ("parts", ", ".join(f"{n} {format_value(t, 's')}" for n, t in self._parts.items() if not all_true(t == 0))),
+            (
+                "tokens",
+                f"{format_value(self.tokens, '1')} per device, {format_value(self.work.per_expert, '1')} per busy expert",
+            ),
             ("reached", f"{share(self.share)} of the peak in grouped products"),
             ("messages", f"{self.mode}, expert parallel {d.split.ep:g}"),
             ("efficiencies", f"measured rates of kernels: {self.rates.grouped_products.origin}"),

@@ -1,4 +1,4 @@
-"""What the kernels of a device sustain: measured shares of its printed rates, and their start."""
+"""Kernel efficiencies of a device: measured shares of its datasheet rates, and launch overhead."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace

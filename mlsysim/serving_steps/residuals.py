@@ -107,7 +107,7 @@ def calibration_requests(spread: Num, tolerance: Num, z: Num = 1.96) -> Num:
 
 @equation("eq-overfitting-ratio", formula="validation_error / training_error", domain={"training_error": POSITIVE})
 def overfitting_ratio(validation_error: Num, training_error: Num) -> Num:
-    """How much worse a fit does on requests that it has not seen; tam2026 rejects it above 2.
+    """Error on held-out requests relative to that of the fit; tam2026 rejects above 2.
 
     Formula: ratio = e_validation / e_training.
 

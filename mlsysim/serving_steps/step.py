@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import collectives, kernels, units
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.catalog.shapes import Model
-from mlsysim.efficiencies import BOUND, OWN, OWN_SOURCE, checked, said
-from mlsysim.equations import is_recording
+from mlsysim.efficiencies import BOUND, OWN, OWN_SOURCE, check_mode, describe
+from mlsysim.equations import is_tracing
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, Efficiencies, efficiencies_of
 from mlsysim.inference.shares import LINK, PASSES, REPLICATED
 from mlsysim.inference.work import ACTIVATION_BYTES, planned_messages
 from mlsysim.memory import state_of
-from mlsysim.results import Explanation, Input, Result, Term, labelled, largest, plain, shown
+from mlsysim.results import Explanation, Input, Result, Term, format_rows, format_value, plain, top_shares
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.expert_layer import TILE, expert_message_time, expert_work
 from mlsysim.serving_steps.experts import grouped_share
 from mlsysim.serving_steps.mixed import MixedSteps
 from mlsysim.serving_steps.products import Product, layer_products
 from mlsysim.serving_steps.rates import PRINTED, Rate, Rates, rates
-from mlsysim.serving_steps.rungs import (
+from mlsysim.serving_steps.shortcut import ShortCut
+from mlsysim.serving_steps.step_options import (
     BLEND,
     FIXED_DECODE,
     FIXED_PREFILL,
@@ -33,9 +34,8 @@ from mlsysim.serving_steps.rungs import (
     LAYER_OVERHEAD,
     STEP_OVERHEAD,
     TIER_0,
-    Rungs,
+    StepOptions,
 )
-from mlsysim.serving_steps.shortcut import ShortCut
 from mlsysim.serving_steps.tables import LOOKUPS, products_table
 from mlsysim.serving_steps.terms import Kernel, StepTerms
 
@@ -57,7 +57,7 @@ class StepModel(Result):
 
     deployment: Deployment
     rates: Rates
-    rungs: Rungs = TIER_0
+    options: StepOptions = TIER_0
     efficiencies: str = (
         OWN  # which of the words the rates stand for; the bound has no measured link and no counted traffic
     )
@@ -69,14 +69,14 @@ class StepModel(Result):
 
     @property
     def words(self) -> str:
-        """Whose steps these are, and on what their rates rest, in a line."""
+        """The deployment and the source of its rates, in a line."""
         d = self.deployment
         if self.mixed is not None:
             return f"{d.model.name} on {d.devices} x {d.device.name}, {d.precision}: the model of passes, {self.efficiencies}"
         origins = {getattr(self.rates, f.name).origin for f in fields(self.rates)}
         own = any(not origin.startswith("not measured") for origin in origins)
         rates = f"measured rates of kernels, {'of this device' if own else 'of other devices'}"
-        other = [f"{name} {v}" for name, v in vars(self.rungs).items() if v != getattr(TIER_0, name)]
+        other = [f"{name} {v}" for name, v in vars(self.options).items() if v != getattr(TIER_0, name)]
         form = f"; {', '.join(other)}" if other else ""
         return f"{d.model.name} on {d.devices} x {d.device.name}, {d.precision}: {rates}{form}"
 
@@ -87,25 +87,25 @@ class StepModel(Result):
             return self._summary_of_passes(one, prompt)
         d, rates = self.deployment, {f.name: getattr(self.rates, f.name) for f in fields(self.rates)}
         own = [name.replace("_", " ") for name, r in rates.items() if not r.origin.startswith("not measured")]
-        return labelled(
-            f"{d.model.name} on {d.devices} x {d.device.name}: {shown(self.time(one), 's')} for a token of one sequence after "
-            f"{_TOKENS:,} tokens, {shown(self.time(prompt), 's')} for a prompt of {_TOKENS:,}",
-            ("binds", f"one sequence: {largest(vars(self.terms(one)), 3)}"),
-            ("", f"a prompt: {largest(vars(self.terms(prompt)), 3)}"),
+        return format_rows(
+            f"{d.model.name} on {d.devices} x {d.device.name}: {format_value(self.time(one), 's')} for a token of one sequence after "
+            f"{_TOKENS:,} tokens, {format_value(self.time(prompt), 's')} for a prompt of {_TOKENS:,}",
+            ("binds", f"one sequence: {top_shares(vars(self.terms(one)), 3)}"),
+            ("", f"a prompt: {top_shares(vars(self.terms(prompt)), 3)}"),
             ("efficiencies", "measured rates of kernels (mlsysim.serving_steps.rates)"),
             ("measured here", ", ".join(own) or "none: rates of other devices"),
-            ("rungs", ", ".join(f"{n} {v}" for n, v in vars(self.rungs).items())),
+            ("options", ", ".join(f"{n} {v}" for n, v in vars(self.options).items())),
             ("memory", "; ".join(self._room(one)).removeprefix("memory ")),
             ("ask it", "time(batch), terms(batch), explain(batch); serving.simulate(it, requests)"),
         )
 
     def _summary_of_passes(self, one: Batch, prompt: Batch) -> list[str]:
         d = self.deployment
-        return labelled(
-            f"{d.model.name} on {d.devices} x {d.device.name}: {shown(self.time(one), 's')} for a token of one sequence after "
-            f"{_TOKENS:,} tokens, {shown(self.time(prompt), 's')} for a prompt of {_TOKENS:,}",
-            ("binds", f"one sequence: {largest(vars(self.terms(one)), 3)}"),
-            ("", f"a prompt: {largest(vars(self.terms(prompt)), 3)}"),
+        return format_rows(
+            f"{d.model.name} on {d.devices} x {d.device.name}: {format_value(self.time(one), 's')} for a token of one sequence after "
+            f"{_TOKENS:,} tokens, {format_value(self.time(prompt), 's')} for a prompt of {_TOKENS:,}",
+            ("binds", f"one sequence: {top_shares(vars(self.terms(one)), 3)}"),
+            ("", f"a prompt: {top_shares(vars(self.terms(prompt)), 3)}"),
             ("efficiencies", f"{self.efficiencies}: {self.source}"),
             ("memory", "; ".join(self._room(one)).removeprefix("memory ")),
             ("ask it", "time(batch), terms(batch), explain(batch); serving.simulate(it, requests)"),
@@ -129,8 +129,8 @@ class StepModel(Result):
 
     @property
     def rates_used(self) -> str:
-        """Which efficiencies the steps rest on, and whose they are, in a sentence."""
-        return said(self.efficiencies, self.source)
+        """The efficiencies behind the steps and their source, in a sentence."""
+        return describe(self.efficiencies, self.source)
 
     def time(self, batch: Batch) -> Num:
         """Seconds of a step over the batch: what :meth:`terms` sums to, by a short cut where there is one.
@@ -166,7 +166,7 @@ class StepModel(Result):
         """The short way, where a step is the sum of its kernels or by the model of passes."""
         if self.mixed is not None:
             return self.mixed.short
-        r, w = self.rungs, self.deployment.work
+        r, w = self.options, self.deployment.work
         if not (r.mixing == "additive" and r.granularity == "kernel" and r.overhead in ("kernels", "none")):
             return None
         prompts, answers = (
@@ -184,14 +184,14 @@ class StepModel(Result):
         """The same by term. Where the ladder takes one maximum for a step, only its ``overhead`` and rest are told."""
         if self.mixed is not None:
             return self.mixed.terms(batch)
-        if self.rungs.mixing == "additive":
+        if self.options.mixing == "additive":
             return self._joint(batch)
         prompts = replace(batch, decodes=0.0, context=0.0, windowed_context=0.0)
         answers = Batch(decodes=batch.decodes, context=batch.context, windowed_context=batch.windowed_context)
         first, second = self._joint(prompts), self._joint(answers)
-        if self.rungs.mixing == "sum":
+        if self.options.mixing == "sum":
             weights: tuple[Num, Num] = (1.0, 1.0)
-        elif self.rungs.mixing == "max":
+        elif self.options.mixing == "max":
             longer = where(first.time >= second.time, 1.0, 0.0)
             weights = (longer, 1.0 - longer)
         else:
@@ -276,7 +276,7 @@ class StepModel(Result):
             self.rates_used,
             f"runs of each kernel: {runs}",
             "a kernel's own line is one run of it; the terms of the step hold all of them",
-            f"rungs: {', '.join(f'{n} {v}' for n, v in vars(self.rungs).items())}",
+            f"rungs: {', '.join(f'{n} {v}' for n, v in vars(self.options).items())}",
         ]
         title = f"One step of {self.model.name} on {d.split.tp:g} x {d.device.name}"
         return Explanation(title, rows, inputs, notes)
@@ -301,7 +301,7 @@ class StepModel(Result):
             known = dict(plain(vars(self.mixed.efficiencies)))
             return {"deployment": self.deployment.to_dict(), "efficiencies": known}
         rates = {f.name: plain(vars(getattr(self.rates, f.name))) for f in fields(self.rates)}
-        return {"deployment": self.deployment.to_dict(), "rungs": dict(vars(self.rungs)), "rates": rates}
+        return {"deployment": self.deployment.to_dict(), "options": dict(vars(self.options)), "rates": rates}
 
     @staticmethod
     def _arrays(batch: Batch) -> bool:
@@ -311,7 +311,7 @@ class StepModel(Result):
 
     def _joint(self, batch: Batch) -> StepTerms:
         rows = (batch.tokens, batch.sequences)
-        if self.rungs.granularity == "step":
+        if self.options.granularity == "step":
             return self._one_maximum(batch)
         common = None if any(map(is_array, rows)) else self._known.get(rows)
         if common is None:
@@ -340,7 +340,7 @@ class StepModel(Result):
             "step": some * STEP_OVERHEAD,
             "fixed": prompts * FIXED_PREFILL + (some - prompts) * FIXED_DECODE,
             "layers": some * LAYER_OVERHEAD * self.model.n_layers / tp,
-        }[self.rungs.overhead]
+        }[self.options.overhead]
 
     # Kernels
 
@@ -348,9 +348,9 @@ class StepModel(Result):
         """The rate as the rungs would have it."""
         found = self._rated.get(id(rate))
         if found is None or found[0] is not rate:
-            memory = {"measured": rate.memory, "flat": FLAT_BANDWIDTH, "datasheet": 1.0}[self.rungs.bandwidth]
-            compute = 1.0 if self.rungs.lookup == "flat" else rate.compute
-            start = rate.start if self.rungs.overhead == "kernels" else 0.0
+            memory = {"measured": rate.memory, "flat": FLAT_BANDWIDTH, "datasheet": 1.0}[self.options.bandwidth]
+            compute = 1.0 if self.options.lookup == "flat" else rate.compute
+            start = rate.start if self.options.overhead == "kernels" else 0.0
             found = self._rated[id(rate)] = rate, replace(rate, compute=compute, memory=memory, start=start)
         return found[1]
 
@@ -362,10 +362,10 @@ class StepModel(Result):
     def _table_rate(self, rows: Num, p: Product) -> Rate:
         """The efficiency of the measured product nearest or around; its time holds traffic and start already."""
         table = products_table()
-        share = table.efficiency(rows, p.k, p.n, self.rungs.lookup)
+        share = table.efficiency(rows, p.k, p.n, self.options.lookup)
         other = "" if self.deployment.device.name == table.device else f", taken over from {table.device}"
         edge = "" if table.covers(rows, p.k, p.n) else ", outside the table: held at its edge"
-        origin = f"{self.rungs.lookup} in the table of 8-bit products{other}{edge} ({table.origin})"
+        origin = f"{self.options.lookup} in the table of 8-bit products{other}{edge} ({table.origin})"
         return replace(self._rate(self._products), compute=share, start=0.0, origin=origin, rows=0, error=None)
 
     @property
@@ -376,13 +376,13 @@ class StepModel(Result):
         """Kernels whose work is so many rows: products, experts, and the passes over vectors between them."""
         m, s = self.model, self.deployment.split
         found = []
-        for p in layer_products(m, int(s.tp), self.rungs.projections == "fused"):
+        for p in layer_products(m, int(s.tp), self.options.projections == "fused"):
             rows = tokens if p.rows == "tokens" else sequences
             width = s.head_bytes if p.part == "head" else s.weight_bytes
             some = minimum(1.0, rows)
             bytes = some * p.k * p.n * width + rows * (p.k + p.n) * ACTIVATION_BYTES
             flops = kernels.gemm_flops(rows, p.n, p.k)
-            rate = self._table_rate(rows, p) if self.rungs.lookup in LOOKUPS else self._rate(self._products)
+            rate = self._table_rate(rows, p) if self.options.lookup in LOOKUPS else self._rate(self._products)
             found.append(self._kernel(p.name, p.part, some * p.layers, flops, bytes, rate, False))
         if m.is_moe:
             found.append(self._experts(tokens))
@@ -403,7 +403,7 @@ class StepModel(Result):
 
     def _experts(self, tokens: Num) -> Kernel:
         """Up and down of the experts that the tokens reach, as two grouped products."""
-        work, m = expert_work(self.deployment, tokens, self.rungs.experts), self.model
+        work, m = expert_work(self.deployment, tokens, self.options.experts), self.model
         some, rate = minimum(1.0, tokens), self._rate(self.rates.grouped_products)
         rate = replace(rate, compute=grouped_share(work.per_expert, rate.compute, TILE))
         one = self._kernel("experts", "experts", some * m.n_moe_layers, work.flops, some * work.bytes, rate, False)
@@ -471,7 +471,7 @@ class StepModel(Result):
 
 
 def step_model(
-    deployment: Deployment, rungs: Rungs | None = None, efficiencies: Efficiencies | Rates | str | None = None
+    deployment: Deployment, options: StepOptions | None = None, efficiencies: Efficiencies | Rates | str | None = None
 ) -> StepModel:
     """The step model of a deployment: the one that ``serve``, ``simulate`` and ``validate`` share; with rungs, kernel by kernel.
 
@@ -479,7 +479,7 @@ def step_model(
     ----------
     deployment : Deployment
         As from :func:`mlsysim.inference.deploy`, without pipeline stages.
-    rungs : Rungs, optional
+    options : Rungs, optional
         Take the step kernel by kernel, at the rates that were measured for each kind of kernel (``serving_steps.rates``), and which
         form of each part: from :data:`TIER_0` down the ladder of accuracy. Nobody answers with these steps; they are there to
         be compared.
@@ -500,25 +500,27 @@ def step_model(
     >>> round(step_model(d, TIER_0).time(Batch.of(model.model, decodes=[458])) * 1e3, 2)
     6.24
     """
-    asked = ("step model", rungs, efficiencies)
-    if not isinstance(efficiencies, (str, type(None))) or is_recording():
-        return _step_model(deployment, rungs, efficiencies)
+    asked = ("step model", options, efficiencies)
+    if not isinstance(efficiencies, (str, type(None))) or is_tracing():
+        return _step_model(deployment, options, efficiencies)
     if asked not in deployment.kept:
-        deployment.kept[asked] = _step_model(deployment, rungs, efficiencies)
+        deployment.kept[asked] = _step_model(deployment, options, efficiencies)
     made: StepModel = deployment.kept[asked]
     return made
 
 
-def _step_model(d: Deployment, rungs: Rungs | None, efficiencies: Efficiencies | Rates | str | None) -> StepModel:
+def _step_model(
+    d: Deployment, options: StepOptions | None, efficiencies: Efficiencies | Rates | str | None
+) -> StepModel:
     if d.split.pp > 1:
         raise InputError(f"step_model: pp = {d.split.pp:g} stages are not modelled; use tp, and pp = 1")
     if isinstance(efficiencies, Rates):
-        return StepModel(d, efficiencies, rungs or TIER_0)
+        return StepModel(d, efficiencies, options or TIER_0)
     taken = d.efficiencies if efficiencies is None else efficiencies
     if not isinstance(taken, Efficiencies):
-        checked("step_model", taken, "serving_steps.Rates or inference.Efficiencies")
+        check_mode("step_model", taken, "serving_steps.Rates or inference.Efficiencies")
     word = taken if isinstance(taken, str) else taken.name
-    if rungs is None:
+    if options is None:
         if isinstance(taken, Efficiencies):
             own = taken
         elif d.efficiencies.name == word:
@@ -529,7 +531,7 @@ def _step_model(d: Deployment, rungs: Rungs | None, efficiencies: Efficiencies |
             d = replace(d, machine=replace(d.machine, plans=()))
         return StepModel(d, PRINTED, TIER_0, own.name, own.source, MixedSteps(d, own))
     if word == BOUND:
-        return StepModel(d, PRINTED, rungs, BOUND)
+        return StepModel(d, PRINTED, options, BOUND)
     if efficiencies is not None:
         raise InputError(
             f"step_model: efficiencies = {word!r} are those of a pass, and rungs take it kernel by kernel; leave one of them out"
@@ -537,4 +539,4 @@ def _step_model(d: Deployment, rungs: Rungs | None, efficiencies: Efficiencies |
     found = rates(d.device)
     whose = any(not getattr(found, f.name).origin.startswith("not measured") for f in fields(Rates))
     source = f"kernels as measured on {'it' if whose else 'other devices'}, nothing fitted to served requests"
-    return StepModel(d, found, rungs, KERNELS, source)
+    return StepModel(d, found, options, KERNELS, source)

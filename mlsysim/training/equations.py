@@ -380,7 +380,7 @@ def step_time(compute: Num, communication: Num, bubble: Num = 0.0, overlap: Num 
     domain={"devices": AT_LEAST_ONE},
 )
 def straggler_time(mean: Num, variation: Num, devices: Num) -> Num:
-    """How long a synchronous step takes at most, on average, when every device takes a random time: the slowest is waited for.
+    """Upper bound on the mean time of a synchronous step with random device times: it waits for the slowest.
 
     Formula: T <= t (1 + c sqrt(2 ln n)).
 

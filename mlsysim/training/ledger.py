@@ -24,5 +24,5 @@ class Ledger:
         return called(function(**arguments), name)
 
     def lacks(self, number: Num) -> bool:
-        """Whether a single plan lacks what there are so many of: that takes no time, and nobody need work it out."""
+        """Whether a count is zero for a single plan, so that its term is skipped."""
         return not self.bare and bool(number == 0)

@@ -1,4 +1,4 @@
-"""What products in fewer bits buy: the size from which casts pay, the gain beyond it, and the share of a step that it reached."""
+"""Gain of low-precision products: the size from which casts pay, the speedup beyond it, and the share of a step that it reached."""
 
 from mlsysim._numeric import Num
 from mlsysim.equations import POSITIVE, equation

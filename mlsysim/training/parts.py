@@ -1,15 +1,15 @@
-"""What goes into a training step and what comes out: work, layout, machine, efficiencies; seconds by term."""
+"""Inputs and outputs of a training step: work, layout, machine, efficiencies; seconds by term."""
 
 from dataclasses import dataclass
 
 from mlsysim._numeric import Num
-from mlsysim.efficiencies import own
+from mlsysim.efficiencies import name_custom
 from mlsysim.results import Result, Timed
 
 
 @dataclass(frozen=True)
 class Efficiencies:
-    """How far software stays behind the printed rates. Fractions are of a peak or of a link.
+    """How far software stays below datasheet rates. Fractions are of a peak or of a link.
 
     The defaults are the bound: printed rates, no traffic but that of the products, no overhead, and nothing hidden except
     gathered weights behind the arithmetic of their layer. Others without a name are called ``own``.
@@ -48,7 +48,7 @@ class Efficiencies:
     )
 
     def __post_init__(self) -> None:
-        own(self)
+        name_custom(self)
 
 
 # Efficiencies of a bound: every kernel at its roofline, nothing lost.

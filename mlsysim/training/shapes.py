@@ -7,7 +7,7 @@ from mlsysim import catalog, flops
 from mlsysim._numeric import Num
 from mlsysim.catalog.operations import Attention, Product, each, weights
 from mlsysim.catalog.shapes import Model
-from mlsysim.equations import remembered
+from mlsysim.equations import cache_by_identity
 from mlsysim.memory import OPTIMIZERS, SCALINGS
 from mlsysim.parallelism import Plan
 from mlsysim.training.equations import muon_flops
@@ -24,7 +24,7 @@ def work_of(model: Model | str) -> Work:
     return _work(catalog.model(model))
 
 
-@remembered
+@cache_by_identity
 def _work(m: Model) -> Work:
     m.check_whole("work_of")
     count, n = matrix_count(m), m.n_layers

@@ -18,11 +18,11 @@ from mlsysim.efficiencies import (
     Constants,
     Same,
     best_share,
-    checked,
+    check_mode,
     clock_of,
+    describe_class,
     fitted_to,
     generation_of,
-    kin_words,
     lineage,
     measured_share,
     pooled,
@@ -107,7 +107,7 @@ def from_constants(
     asked: str = "",
     most: tuple[float, float] = (math.inf, math.inf),
 ) -> Efficiencies:
-    """The constants that a device takes: its generation's, else those of its next of kin; without any, what is sourced.
+    """The constants of a device: its generation's, else its closest relatives'; without any, sourced figures.
 
     Parameters
     ----------
@@ -223,20 +223,20 @@ def rows_ran_on(constants: Constants, line: Sequence[str]) -> bool:
 
 
 def kin_of(constants: Constants, line: Sequence[str]) -> str:
-    """Whose share of the peak a device has that no row of the fit ran on, in words.
+    """The source of the share of the peak for a device without rows in the fit, in words.
 
     >>> kin_of({"any": {"gemm": 0.6}, "AMD gpu": {"gemm": 0.5}}, ("CDNA 5", "AMD gpu", "gpu", "any"))
     'no row ran on CDNA 5: constants of AMD GPUs'
     """
     whose = next(name for name in line if "gemm" in constants.get(name, {}))
     what = line[0] if len(line) > 1 else "a device that is known by this name"
-    return f"no row ran on {what}: constants of {kin_words(whose)}"
+    return f"no row ran on {what}: constants of {describe_class(whose)}"
 
 
 def efficiencies_of(
     device: Device | str, precision: str = "bf16", efficiencies: Efficiencies | str = DEFAULT
 ) -> Efficiencies:
-    """What software reaches on a device, for :func:`training_step`: by one of the three words of ``mlsysim.efficiencies``.
+    """What software reaches on a device, for :func:`training_step`: by one of the three modes of ``mlsysim.efficiencies``.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def efficiencies_of(
         Of the linear layers.
     efficiencies : Efficiencies or str
         ``calibrated``, ``datasheet`` or ``bound``; your own pass through. A generation that none of the fitted rows ran on
-        takes the constants of its next of kin, and their source says whose.
+        takes the constants of its closest relatives, which their source names.
 
     Raises
     ------
@@ -258,7 +258,7 @@ def efficiencies_of(
     """
     if isinstance(efficiencies, Efficiencies):
         return efficiencies
-    word = checked("training_step", efficiencies, "training.Efficiencies")
+    word = check_mode("training_step", efficiencies, "training.Efficiencies")
     return ALL_PRINTED if word == BOUND else _of(Same(catalog.device(device)), precision, word)
 
 

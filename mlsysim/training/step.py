@@ -11,14 +11,14 @@ from mlsysim._numeric import Num, all_true, is_array, widening
 from mlsysim._numeric.traced import called, given
 from mlsysim.catalog import Cluster, Device, Machines, Node
 from mlsysim.catalog.shapes import Model
-from mlsysim.efficiencies import DEFAULT, has_range, said
-from mlsysim.efficiencies.ground import training_place
+from mlsysim.efficiencies import DEFAULT, describe, has_range
+from mlsysim.efficiencies.domains import training_domain
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.intervals import Interval
 from mlsysim.memory import TrainingMemory
 from mlsysim.parallelism import Plan
-from mlsysim.results import CALLER, Later, Report, Result, Term, labelled, largest, plain, shown, unfit
+from mlsysim.results import CALLER, Later, Report, Result, Term, fit_note, format_rows, format_value, plain, top_shares
 from mlsysim.results import share as _share
 from mlsysim.sensitivity import elasticities
 from mlsysim.tables import Table, table
@@ -135,8 +135,8 @@ class TrainingStep(Result):
 
     @property
     def rates(self) -> str:
-        """Which efficiencies the step rests on, and whose they are, in a sentence."""
-        return said(self.efficiencies.name, self.efficiencies.source)
+        """The efficiencies behind the step and their source, in a sentence."""
+        return describe(self.efficiencies.name, self.efficiencies.source)
 
     def interval(self) -> Interval:
         """The range in which the measured step is expected, from the errors of past predictions.
@@ -144,14 +144,14 @@ class TrainingStep(Result):
         Raises
         ------
         InputError
-            With other than calibrated efficiencies, whose errors nobody has counted.
+            With other than calibrated efficiencies, whose errors are unknown.
         """
         if not has_range(self.efficiencies.name):
             raise InputError(
                 f"interval: the errors of past predictions were counted with calibrated efficiencies, not with "
                 f'{self.efficiencies.name!r} ones; pass efficiencies="calibrated"'
             )
-        place = training_place(self.device, bool(self.model.n_experts), self.asked.precision, self.task)
+        place = training_domain(self.device, bool(self.model.n_experts), self.asked.precision, self.task)
         return intervals.interval("training_step", self.time, place)
 
     def elasticities(self) -> dict[str, float]:
@@ -171,17 +171,20 @@ class TrainingStep(Result):
 
     def summary(self) -> list[str]:
         p, e = self.plan, self.efficiencies
-        split = ", ".join(f"{n} {shown(getattr(p, n), '1')}" for n in _SPLIT if not all_true(getattr(p, n) == 1))
+        split = ", ".join(f"{n} {format_value(getattr(p, n), '1')}" for n in _SPLIT if not all_true(getattr(p, n) == 1))
         lay = self.layout
-        return labelled(
-            f"{self.model.name} on {shown(self.devices, '1')} x {self.device.name}: {shown(self.time, 's')} a step{unfit(self.fits)}",
+        return format_rows(
+            f"{self.model.name} on {format_value(self.devices, '1')} x {self.device.name}: {format_value(self.time, 's')} a step{fit_note(self.fits)}",
             ("range", self._range()),
-            ("rate", f"{shown(self.tokens / self.time, 'token/s')}, MFU {_share(self.mfu)}, HFU {_share(self.hfu)}"),
+            (
+                "rate",
+                f"{format_value(self.tokens / self.time, 'token/s')}, MFU {_share(self.mfu)}, HFU {_share(self.hfu)}",
+            ),
             ("binds", "" if is_array(self.time) else f"{self.binding.replace('_', ' ')}, the largest term"),
-            ("terms", largest(self._parts, 6)),
+            ("terms", top_shares(self._parts, 6)),
             ("memory", self.reason),
             ("split", f"{split or 'one device'}; sharding {p.sharding}, recompute {p.recompute}"),
-            ("batch", f"{shown(lay.global_batch, '1')} sequences of {shown(lay.seq, '1')} tokens"),
+            ("batch", f"{format_value(lay.global_batch, '1')} sequences of {format_value(lay.seq, '1')} tokens"),
             ("efficiencies", f"{e.name}: {e.source}"),
         )
 
@@ -190,7 +193,7 @@ class TrainingStep(Result):
             return "none: errors of past predictions were counted with calibrated efficiencies only"
         if is_array(self.time):
             low, high = self.interval().ends
-            return f"from {shown(low.min(), 's')} to {shown(high.max(), 's')} over the array"
+            return f"from {format_value(low.min(), 's')} to {format_value(high.max(), 's')} over the array"
         return self.interval().words("s")
 
     def chart(self) -> "Drawing | None":

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from chapter_numbers import whole_share as share
-from mlsysim import beyond, catalog, evidence, roofline, units
+from mlsysim import catalog, evidence, other_workloads, roofline, units
 from mlsysim.evidence.measured.beyond import carried_over
 
 VIT, DIT, LARGE = (catalog.patch_transformer(n) for n in ("ViT-L/16", "DiT-XL/2", "DiT-XL/2-512"))
@@ -18,13 +18,13 @@ def _reached(name: str, precision: str = "") -> str:
 
 
 def _patches() -> dict[str, str]:
-    work = [float(beyond.patch_flops(n, VIT.layers, VIT.hidden, VIT.ffn)) for n in (197, 785)]
-    equal = float(beyond.attention_parity(VIT.hidden, VIT.ffn))
+    work = [float(other_workloads.patch_flops(n, VIT.layers, VIT.hidden, VIT.ffn)) for n in (197, 785)]
+    equal = float(other_workloads.attention_parity(VIT.hidden, VIT.ffn))
     shares = [n / (n + equal) for n in (197, 785)]
-    square = beyond.vision_batch(VIT, H100, batch=256)
+    square = other_workloads.vision_batch(VIT, H100, batch=256)
     return {
-        "tokens": f"{float(beyond.patch_tokens(224, 224, 16)):.0f}",
-        "latent": f"{float(beyond.patch_tokens(512, 512, 2, 8)):,.0f}",
+        "tokens": f"{float(other_workloads.patch_tokens(224, 224, 16)):.0f}",
+        "latent": f"{float(other_workloads.patch_tokens(512, 512, 2, 8)):,.0f}",
         "cells": f"{3 * 16 * 16}",
         "work": units.format(work[0], "FLOP", 3),
         "more": f"{work[1] / work[0]:.1f}",
@@ -38,8 +38,8 @@ def _patches() -> dict[str, str]:
 
 
 def _convnets() -> dict[str, str]:
-    fused, bare = (beyond.vision_batch("resnet50", "RTX-4090", 1024, "fp16", fused=f) for f in (True, False))
-    stages: dict[str, list[beyond.Phase]] = {p.name.partition(":")[0]: [] for p in fused.phases}
+    fused, bare = (other_workloads.vision_batch("resnet50", "RTX-4090", 1024, "fp16", fused=f) for f in (True, False))
+    stages: dict[str, list[other_workloads.Phase]] = {p.name.partition(":")[0]: [] for p in fused.phases}
     for p in fused.phases:
         stages[p.name.partition(":")[0]].append(p)
     first, last = (sum(p.flops for p in stages[s]) / sum(p.bytes for p in stages[s]) for s in ("stage 1", "stage 4"))
@@ -58,11 +58,11 @@ def _convnets() -> dict[str, str]:
 
 def _pictures() -> dict[str, str]:
     one = 2.0 * LARGE.macs
-    whole = float(beyond.denoising_flops(50, one))
-    made = beyond.diffusion_image(LARGE, H100, steps=50)
-    small, two = (beyond.diffusion_image(DIT, H100, steps=50, batch=b) for b in (1, 8))
+    whole = float(other_workloads.denoising_flops(50, one))
+    made = other_workloads.diffusion_image(LARGE, H100, steps=50)
+    small, two = (other_workloads.diffusion_image(DIT, H100, steps=50, batch=b) for b in (1, 8))
     weights = 2.0 * DIT.parameters
-    alone = beyond.diffusion_image(DIT, H100, steps=50, guidance=False)
+    alone = other_workloads.diffusion_image(DIT, H100, steps=50, guidance=False)
     step = 2 * 2.0 * DIT.macs / H100.peak_flops["bf16"]
     return {
         "one": units.format(one, "FLOP", 3),
@@ -77,17 +77,18 @@ def _pictures() -> dict[str, str]:
         "intensity_batch": f"{two.phases[0].intensity:.0f}",
         "ridge": f"{float(roofline.ridge_point(H100.peak_flops['bf16'], H100.memory_bandwidth)):.0f}",
         "guidance": f"{small.time / alone.time:.1f}",
-        "few": units.format(float(beyond.denoising_flops(4, one, 1)), "FLOP", 2),
+        "few": units.format(float(other_workloads.denoising_flops(4, one, 1)), "FLOP", 2),
     }
 
 
 def _tables() -> dict[str, str]:
     row = DLRM.width * 4.0
-    gathered = float(beyond.gathered_bytes(1, sum(DLRM.pooled), row))
-    batch = beyond.recommendation_batch(DLRM, H100, BATCH, 8, LINK)
+    gathered = float(other_workloads.gathered_bytes(1, sum(DLRM.pooled), row))
+    batch = other_workloads.recommendation_batch(DLRM, H100, BATCH, 8, LINK)
     times = {p.name: p.time for p in batch.phases}
     single = {
-        d.name: beyond.recommendation_batch(DLRM, d, 16384, precision="fp16", row_element_bytes=2) for d in (H100, H200)
+        d.name: other_workloads.recommendation_batch(DLRM, d, 16384, precision="fp16", row_element_bytes=2)
+        for d in (H100, H200)
     }
     bound = single[H200.name].rate / single[H100.name].rate
     return {
@@ -98,11 +99,11 @@ def _tables() -> dict[str, str]:
         "most": f"{max(DLRM.pooled)}",
         "row": units.format(row, "byte", 3),
         "gathered": units.format(gathered, "byte", 3),
-        "narrow": share(4 * 1 / float(beyond.gathered_bytes(1, 1, 4 * 1)), 1),
+        "narrow": share(4 * 1 / float(other_workloads.gathered_bytes(1, 1, 4 * 1)), 1),
         "flops": units.format(2.0 * DLRM.macs, "FLOP", 2),
         "pooling": f"{batch.phases[0].intensity:.2f}",
         "whole_intensity": f"{2.0 * DLRM.macs / gathered:.0f}",
-        "sent": units.format(float(beyond.pooled_exchange(BATCH, len(DLRM.tables), row, 8)), "byte", 2),
+        "sent": units.format(float(other_workloads.pooled_exchange(BATCH, len(DLRM.tables), row, 8)), "byte", 2),
         "gathering": units.format(times["gathering"], "s", 3),
         "exchange": units.format(times["exchange"], "s", 3),
         "products": units.format(times["products"], "s", 3),
@@ -146,13 +147,13 @@ def _measured() -> dict[str, str]:
 
 
 def _unets() -> dict[str, str]:
-    xl = beyond.diffusion_unet("SDXL")
+    xl = other_workloads.diffusion_unet("SDXL")
     attention = sum(part.macs for part in xl.parts() if part.kind == "attention")
     return {
         "parameters": f"{xl.parameters:,}",
         "macs": f"{xl.macs / 1e12:.2f}",
         "attention": units.percent(attention / xl.macs, 0, signed=False),
-        "bound": units.format(beyond.diffusion_image(xl, H100, steps=50).time, "s", 3),
+        "bound": units.format(other_workloads.diffusion_image(xl, H100, steps=50).time, "s", 3),
     }
 
 

@@ -36,12 +36,12 @@ def numbers() -> dict[str, Any]:
     mixing = serving.saturation(
         step_model(server),
         serving.load((0.0, 1.0), round(trace.input_len.value), round(trace.output_len.value)),
-        serving.Config(max_num_seqs=chosen.slots),
+        serving.Config(max_num_seqs=chosen.max_running),
     )
     if mixing is None:
         raise AssertionError("chapter 8 says what a full server with mixed steps completes")
     decode = capacity.replica(
-        lambda n: whole.step_times[n - 1], whole.slots, prefill_time=0.0, output_len=trace.output_len.value
+        lambda n: whole.step_times[n - 1], whole.max_running, prefill_time=0.0, output_len=trace.output_len.value
     )
     lone = capacity.load(whole, 1e-3)
     naive = fit.concurrency / lone.residence
@@ -108,11 +108,11 @@ def numbers() -> dict[str, Any]:
             "token_all": units.format(server.token_bytes, "byte", 4),
             "fit": f"{fit.concurrency:.0f}",
             "reserved": f"{fit.reserved:.0f}",
-            "places": f"{chosen.slots}",
+            "places": f"{chosen.max_running}",
             "prompt": time(chosen.prefill_time),
             "step_one": time(whole.step_times[0]),
             "step_full": time(chosen.step_times[-1]),
-            "round_prompts": units.format(chosen.slots * chosen.prefill_time, "s", 2),
+            "round_prompts": units.format(chosen.max_running * chosen.prefill_time, "s", 2),
             "round_steps": units.format(chosen.steps * chosen.step_times[-1], "s", 2),
             "full": f"{chosen.capacity:.1f}",
             "best": f"{best.rate:.1f}",
@@ -148,7 +148,7 @@ def numbers() -> dict[str, Any]:
             "prompt": time(slow.prefill_time),
             "prompt_times": f"{slow.prefill_time / chosen.prefill_time:.1f}",
             "step_one": time(slow.step_times[0]),
-            "slots": f"{slow.slots}",
+            "max_running": f"{slow.max_running}",
             "on_eight": f"{carried.rate:.1f}",
             "long": time(fixed + spread * math.log(100)),
         },

@@ -44,7 +44,7 @@ def _owned(price: float, network: float = SYSTEM - HIGH, **changes: float) -> co
         "devices_per_engineer": RULE["devices_per_engineer_low"],
         "salary": RULE["salary"],
     }
-    return cost.own(1, price=price, network=network, **(given | changes))
+    return cost.ownership_cost(1, price=price, network=network, **(given | changes))
 
 
 def numbers() -> dict[str, Any]:

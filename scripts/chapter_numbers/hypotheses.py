@@ -9,7 +9,7 @@ from mlsysim.evidence.hypotheses import sweeps
 from mlsysim.evidence.studies import experiments, ladder
 from mlsysim.evidence.studies.ladder import LadderScore
 from mlsysim.inference import deploy
-from mlsysim.serving_steps import BASELINE, TIER_0, Rungs
+from mlsysim.serving_steps import BASELINE, TIER_0, StepOptions
 
 SYNC = "synchronous"
 
@@ -26,8 +26,8 @@ def ms(value: float) -> str:
     return units.format(value, "s", 2)
 
 
-def _alone(rungs: Rungs) -> LadderScore:
-    return ladder.score(rungs, experiments.synchronous())
+def _alone(options: StepOptions) -> LadderScore:
+    return ladder.score(options, experiments.synchronous())
 
 
 def _h1() -> dict[str, str]:

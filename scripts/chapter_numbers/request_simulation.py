@@ -91,7 +91,7 @@ def numbers() -> dict[str, Any]:
     )
     aims: dict[str, Any] = {"ttft": target.ttft.value, "itl": target.itl.value}
     places = replica.batch_in_pace(aims["itl"])
-    best = capacity.max_rate(replica.with_slots(places), **aims)
+    best = capacity.max_rate(replica.with_max_running(places), **aims)
     drawn = serving.lengths(trace.input_len.value, 20_000, trace.prompt_variation.value, seed=3)
     longest = serving.quantile([float(n) for n in drawn], 0.99)
     config = serving.Config(max_num_seqs=places)
@@ -105,7 +105,7 @@ def numbers() -> dict[str, Any]:
         return serving.simulate(server, load, config, **more)
 
     at = {rate: played(rate, 1000, 1) for rate in (2.0, 4.0, 5.0)}
-    closed = {rate: capacity.load(replica.with_slots(places), rate, **aims) for rate in at}
+    closed = {rate: capacity.load(replica.with_max_running(places), rate, **aims) for rate in at}
 
     def slow(rate: float) -> dict[str, str]:
         """By how much the closed form is slower than the simulator: pace, and time to the last token."""

@@ -11,8 +11,8 @@ from mlsysim.serving_steps import (
     TIER_0,
     Batch,
     Rates,
-    Rungs,
     StepModel,
+    StepOptions,
     products_table,
     rates,
     shipped_rates,
@@ -24,8 +24,10 @@ def _ms(value: float, digits: int = 3) -> str:
     return units.format(value, "s", digits)
 
 
-def _alone(run: evidence.ServingRun, rungs: Rungs | None = None, known: Rates | None = None) -> tuple[StepModel, Batch]:
-    m = step_model(deploy(run.model, "H100", tp=run.tp), rungs or Rungs(), known)
+def _alone(
+    run: evidence.ServingRun, options: StepOptions | None = None, known: Rates | None = None
+) -> tuple[StepModel, Batch]:
+    m = step_model(deploy(run.model, "H100", tp=run.tp), options or StepOptions(), known)
     return m, Batch(decodes=1.0, context=run.input_len + run.output_len / 2)
 
 
@@ -58,7 +60,7 @@ def _lookup() -> dict[str, str]:
     batches, lengths = list(range(1, 257)), list(range(128, 8193, 64))
     found: dict[str, str] = {}
     for look in ("nearest", "bilinear", "rates"):
-        m = step_model(deploy("Llama-2-7B", "H100", precision="fp8"), Rungs(lookup=look))
+        m = step_model(deploy("Llama-2-7B", "H100", precision="fp8"), StepOptions(lookup=look))
         decoding = [_products(m, Batch(decodes=b, context=512 * b)) for b in batches]
         prompts = [_products(m, Batch.of(m.model, prefills=[(s, 0)])) for s in lengths]
         if look != "rates":
@@ -72,7 +74,7 @@ def _lookup() -> dict[str, str]:
 
 
 def _grain() -> dict[str, str]:
-    fine, coarse = (step_model(deploy("Llama-3.1-8B", "H100"), Rungs(granularity=g)) for g in ("kernel", "step"))
+    fine, coarse = (step_model(deploy("Llama-3.1-8B", "H100"), StepOptions(granularity=g)) for g in ("kernel", "step"))
     contexts = [128 * 2 ** (i / 8) for i in range(49)]
     batches = [Batch(decodes=400, context=400 * c) for c in contexts]
     ratios = [fine.time(b) / coarse.time(b) for b in batches]
@@ -84,7 +86,7 @@ def _valley(runs: list[evidence.ServingRun]) -> dict[str, str]:
     """Time per layer that fits the runs best for a share of the bandwidth, as in the figure of the notebook."""
     lean = []
     for run in runs:
-        m, b = _alone(run, Rungs(overhead="none"), PRINTED)
+        m, b = _alone(run, StepOptions(overhead="none"), PRINTED)
         t = m.terms(b)
         lean.append((t.time - t.messages, t.messages, m.model.n_layers, run.mean("itl"), run))
 
@@ -194,7 +196,8 @@ def numbers() -> dict[str, Any]:
             "claimed_low": _share(2650e9 / h100.memory_bandwidth),
             "claimed_high": _share(2750e9 / h100.memory_bandwidth),
             "split": _share(
-                step_model(deploy("Llama-2-7B", "H100"), Rungs(projections="split")).time(b) / seven.time(b) - 1, 1
+                step_model(deploy("Llama-2-7B", "H100"), StepOptions(projections="split")).time(b) / seven.time(b) - 1,
+                1,
             ),
         },
     }

@@ -60,7 +60,7 @@ def readme(text: str) -> str:
     in_fit = sum(r.in_sample for c in checks for r in c.rows)
     text = re.sub(r"\d+ of them in the fit", f"{in_fit} of them in the fit", text)
     lines = [
-        "| class | open rows (sources) | constants | in the fit | without its source | without its domain and source | never seen: first edition, kept half |",
+        "| class | open rows (sources) | constants | in-sample | leave-one-source-out | leave-one-domain-and-source-out | held-out: first edition, kept half |",
         "|:--|--:|--:|--:|--:|--:|--:|",
     ]
     for c in checks:

@@ -37,7 +37,7 @@ LATER = {"training_step": "2025-01", "inference": "2025-01", "gemm": "2025-09", 
 _BEFORE = "# Quantiles of ln(predicted / measured), written by scripts/maintain/fit_intervals.py. Do not edit."
 _BEFORE_STARTS = """\
 # Quantiles of ln(predicted / logged) of what servers hold, written by scripts/maintain/fit_intervals.py --starts.
-# Starts that llm-d-planner keeps (planner2026starts), on known ground. Do not edit."""
+# Starts that llm-d-planner keeps (planner2026starts), in domain. Do not edit."""
 
 
 def files_of(folders: Sequence[Path]) -> dict[str, CaseFile]:
@@ -112,9 +112,9 @@ def server_start(row: Mapping[str, str]) -> ServerMemory:
 
 
 def server_ranges(rows: Sequence[Mapping[str, str]], date: datetime.date) -> dict[str, Any]:
-    """Quantiles of each part over starts on known ground, one vote per model; and what those starts have.
+    """Quantiles of each part over starts in domain, one vote per model; and what those starts have.
 
-    What a single model has (latent attention, weights in 4 bits) is no known ground: it had no vote.
+    What a single model has (latent attention, weights in 4 bits) is not in domain: it had no vote.
     """
     held = [(found, row) for row in rows if (found := server_start(row)).model.name not in READ_FROM]
     have: dict[str, dict[str, set[str]]] = {}

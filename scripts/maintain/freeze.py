@@ -45,7 +45,7 @@ CLOSE = 1e-12
 Flat = dict[str, Any]
 # Of the words in a question that name no answer: what they say may be worded anew.
 WORDED = re.compile(
-    r"\.(text|summary|notes?|assumed|explain|remedies|changes|assumptions|binds|says|method|source|range_of)\b"
+    r"\.(text|summary|notes?|assumed|explain|suggestions|sensitivities|assumptions|binds|says|method|source|range_of)\b"
 )
 
 

@@ -1,7 +1,7 @@
 """Random input against the package: no traceback, no hang, no invalid JSON, and the same answer by two ways.
 
 Ten kinds: the command line in this process (``cli``), the functions of ``mlsysim`` called with arguments of any type
-(``doors``), every registered equation (``equations``), Hugging Face configs (``configs``), device files (``devices``),
+(``functions``), every registered equation (``equations``), Hugging Face configs (``configs``), device files (``devices``),
 traces of requests (``traces``), programs in their two forms (``programs`` in JSON, ``mlir`` as text), and what more work or a
 faster machine must do to a prediction (``serve``, ``train``). A case is made from its kind, the seed and its number alone, so one that fails is
 made again by its number; it is cut down to the least that still fails before it is printed.
@@ -293,10 +293,10 @@ def show_cli(case: Case) -> str:
     )
 
 
-# The doors
+# The four functions
 
 
-DOORS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+FUNCTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "serve": (("Llama-3.1-8B", "H100"), {"rate": 2.0, "input_len": 500, "output_len": 50}),
     "simulate": (("Llama-3.1-8B", "H100"), {"rate": 2.0, "requests": 5, "input_len": 500, "output_len": 50}),
     "train": (("Llama-3.1-8B", "DGX-H100"), {"plan": Plan(dp=8, sharding="fsdp", recompute="full"), "global_batch": 8, "seq": 512}),
@@ -305,21 +305,21 @@ DOORS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 SLOW_ARGUMENTS = ("client", "config", "options", "runs", "seeds", "trace", "store")  # long runs are no hang
 
 
-def make_doors(rng: random.Random) -> Case:
-    door = rng.choice(list(DOORS))
+def make_functions(rng: random.Random) -> Case:
+    door = rng.choice(list(FUNCTIONS))
     declared = inspect.signature(getattr(mlsysim, door)).parameters
     names = [n for n in declared if n not in SLOW_ARGUMENTS]
     wrong: list[list[Any]] = []
     for name in rng.sample(names, k=rng.choice((1, 1, 2))):
-        usual = DOORS[door][1].get(name, declared[name].default)
+        usual = FUNCTIONS[door][1].get(name, declared[name].default)
         legal = usual is not inspect.Parameter.empty and rng.random() < 0.4
         wrong.append([name, usual if legal else rng.choice([*WRONG, "", "x", 0, -1, 0.5, 2, 1e300])])
     return [[door], *wrong]
 
 
-def run_doors(case: Case) -> str:
+def run_functions(case: Case) -> str:
     door = case[0][0]
-    positional, named = DOORS[door]
+    positional, named = FUNCTIONS[door]
     call = getattr(mlsysim, door)
     given = dict(zip(inspect.signature(call).parameters, positional, strict=False)) | named | dict(map(tuple, case[1:]))
     try:
@@ -477,7 +477,7 @@ def show_equations(case: Case) -> str:
     return f"{eq.qualified_name}({values})  # as {case[0][1]}"
 
 
-def show_doors(case: Case) -> str:
+def show_functions(case: Case) -> str:
     return f"mlsysim.{case[0][0]}(..., {', '.join(f'{name}={_python(value)}' for name, value in case[1:])})"
 
 
@@ -914,7 +914,7 @@ class Kind:
 
 ALL = {
     "cli": Kind(make_cli, run_cli, show_cli),
-    "doors": Kind(make_doors, run_doors, show_doors),
+    "functions": Kind(make_functions, run_functions, show_functions),
     "equations": Kind(make_equations, run_equations, show_equations),
     "configs": Kind(make_configs, run_configs, show_configs),
     "devices": Kind(make_devices, run_devices, show_lines),

@@ -17,7 +17,7 @@ def main() -> None:
     left, right = figure.subfigures(1, 2, width_ratios=(5, 7))
     left.text(0.1, 0.66, "mlsysim", size=44, weight="bold", family="serif")
     left.text(0.1, 0.54, "a textbook that runs", size=24, family="serif")
-    left.text(0.1, 0.3, "How fast, how big, how costly and how dirty\na machine-learning system will be,\nbefore anyone buys one", size=15, linespacing=1.5)  # fmt: skip
+    left.text(0.1, 0.3, "How fast, how big, how costly and how carbon-intensive\na machine-learning system will be,\nbefore anyone buys one", size=15, linespacing=1.5)  # fmt: skip
     pictures.journey().paint(right)
     figure.savefig(OUT, metadata={"Software": None})
 

@@ -20,7 +20,7 @@ from mlsysim.course import (
     Marks,
     Reading,
     Slider,
-    Swings,
+    TornadoChart,
     draw,
     explore,
     log_space,
@@ -285,7 +285,7 @@ def test_without_matplotlib_bars_are_an_svg() -> None:
 
 @pytest.mark.independent
 def test_swings_reach_from_the_middle_to_both_answers() -> None:
-    swings = Swings(["a & b", "c"], [4.0, 8.0], [9.0, 7.0], 6.0, "time (s)", "what & why")
+    swings = TornadoChart(["a & b", "c"], [4.0, 8.0], [9.0, 7.0], 6.0, "time (s)", "what & why")
     root = ElementTree.fromstring(swings._repr_svg_())
     space = "{http://www.w3.org/2000/svg}"
     pieces = [r for r in root.iter(f"{space}rect") if r.get("height") == "18"]
@@ -302,14 +302,14 @@ def test_swings_in_matplotlib_are_the_same_pieces() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    axes = matplotlib_figure(Swings(["a", "b"], [4.0, 8.0], [9.0, 7.0], 6.0, "time (s)")).axes[0]
+    axes = matplotlib_figure(TornadoChart(["a", "b"], [4.0, 8.0], [9.0, 7.0], 6.0, "time (s)")).axes[0]
     assert [(p.get_x(), p.get_width()) for p in axes.patches] == [(6, -2), (6, 2), (6, 3), (6, 1)]
 
 
 def test_swings_refuse_what_they_cannot_draw() -> None:
     for names, low, high in (([], [], []), (["a"], [1.0, 2.0], [1.0])):
         with pytest.raises(InputError, match="Swings"):
-            Swings(names, low, high, 1.0, "x")
+            TornadoChart(names, low, high, 1.0, "x")
 
 
 def test_a_static_view_gets_the_types_that_a_live_slider_gives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from mlsysim.course import pictures
 from mlsysim.course.pictures.cluster.messages import ring_held
 from mlsysim.course.pictures.cluster.schedules import pipeline_tasks
 from mlsysim.course.pictures.serving.answers import _tight
-from mlsysim.drawing import DASHES, PALETTE, Bars, Chart, Drawing, Lanes, Line, Marks, Panels, Span, Swings
+from mlsysim.drawing import DASHES, PALETTE, Bars, Chart, Drawing, Lanes, Line, Marks, Panels, Span, TornadoChart
 from mlsysim.drawing.charts import on_lines
 from mlsysim.drawing.marks import Name
 from mlsysim.drawing.scenes import (
@@ -452,7 +452,7 @@ def spans(count: int) -> list[Span]:
         Bars(
             ["a bar with a name that is long", "b"], {"one": [1, 2], "two": [2, 1]}, "time (s)", limit=(4, "the limit")
         ),
-        Swings(["first", "second"], [1, 2], [3, 4], 2.5, "time (s)"),
+        TornadoChart(["first", "second"], [1, 2], [3, 4], 2.5, "time (s)"),
         Lanes(spans(6), "time (s)", "a title"),
         Panels(Bars(["a"], {"one": [1]}, "x"), Chart("x", "y", [Line([1, 2], [1, 2], "one")])),
     ],

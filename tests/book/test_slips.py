@@ -13,7 +13,7 @@ import audit_hints  # a script, not a package
 import pytest
 
 from mlsysim.course import Desk, check, worked
-from mlsysim.course.exercises import EXERCISES, desk, slips
+from mlsysim.course.exercises import EXERCISES, session, slips
 from mlsysim.course.exercises.engine import grade
 from mlsysim.errors import InputError
 
@@ -192,7 +192,7 @@ def test_a_graded_desk_counts_logs_and_keeps_the_route_until_the_deadline(tmp_pa
     changed = json.loads(lines[1]) | {"answer": "'1 s'"}
     log.write_text("\n".join([lines[0], json.dumps(changed), *lines[2:]]), encoding="utf-8")
     with pytest.raises(InputError, match="line 2 was changed"):
-        desk.read_log(log)
+        session.read_log(log)
     log.write_text("\n".join(lines[:1] + lines[2:]), encoding="utf-8")
     with pytest.raises(InputError, match="missing"):
         Desk("ada", log=log)

@@ -99,7 +99,7 @@ def test_the_names_of_the_rows_stay_in_sight(book_site, page):
 @pytest.mark.browser
 def test_the_bar_on_top_of_a_phone_has_one_line_and_the_menu_opens_where_the_reader_is(book_site, page):
     page.set_viewport_size(PHONE)
-    page.goto(f"{book_site}/book/24-throughput-patience.html")
+    page.goto(f"{book_site}/book/24-throughput-interactivity.html")
     bar = page.locator(".topbar, #quarto-header").first
     assert bar.evaluate("b => b.getBoundingClientRect().height") <= 72  # it was 144, a sixth of the screen
     page.locator("#menu, .quarto-btn-toggle").first.click()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mlsysim import catalog
-from mlsysim.catalog import entries, fabrics, hardware, kept, places, shapes
+from mlsysim.catalog import entries, fabrics, hardware, places, registry, shapes
 from mlsysim.catalog.sourced import MAX_FILE_BYTES
 from mlsysim.errors import InputError, UnknownNameError
 
@@ -146,8 +146,8 @@ def test_presets_are_named_and_sourced() -> None:
 
 
 SHELVES = {
-    "devices": (hardware.shelf, hardware.load_devices),
-    "models": (shapes.shelf, shapes.load_models),
+    "devices": (hardware.shipped_devices, hardware.load_devices),
+    "models": (shapes.shipped_models, shapes.load_models),
     "networks/links.toml": (fabrics.links, fabrics.load_links),
     "networks/nodes.toml": (fabrics.nodes, fabrics.load_nodes),
     "networks/protocols.toml": (fabrics.protocols, lambda path: entries.load(path, fabrics.read_protocol)),
@@ -169,7 +169,7 @@ def test_entries_read_one_by_one_are_those_of_the_whole_files(place: str) -> Non
     shelf = one_by_one()
     assert list(shelf) == list(expected) and len(shelf) == len(expected)
     assert dict(shelf) == expected
-    names = {kept.fold(key): e.name for e in expected.values() for key in (e.name, *e.aliases)}
+    names = {registry.fold(key): e.name for e in expected.values() for key in (e.name, *e.aliases)}
     assert shelf.names == names
 
 
@@ -178,5 +178,5 @@ def test_devices_of_an_architecture_are_found_without_the_others() -> None:
     for architecture in {d.architecture for d in catalog.devices().values()}:
         found = [d.name for d in hardware.of_architecture(architecture, "Nothing")]
         assert found == [d.name for d in catalog.devices().values() if d.architecture == architecture]
-    shelf: entries.Shelf[catalog.Device] = entries.Shelf("device", "devices", hardware.read_device)
+    shelf: entries.LazyTable[catalog.Device] = entries.LazyTable("device", "devices", hardware.read_device)
     assert [d.name for d in shelf.where("architecture", ["Volta"])] == list(shelf._made) != []

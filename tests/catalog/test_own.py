@@ -11,7 +11,7 @@ import pytest
 from support import ROOT
 
 from mlsysim import catalog, inference, roofline
-from mlsysim.catalog import kept
+from mlsysim.catalog import registry
 from mlsysim.cli import COMMANDS, _parser, main
 from mlsysim.errors import InputError, UnknownNameError
 
@@ -57,7 +57,7 @@ def test_a_dictionary_holds_every_kind_and_entries_that_name_each_other() -> Non
     assert catalog.grid("my-roof").carbon_intensity == pytest.approx(0.040 / 3.6e6)
     assert catalog.facility("my shed").pue == 1.3 and catalog.link("my-link").bandwidth == 50e9
     assert inference.deploy("My-Model", "mine").fits(1, 100)
-    assert {kind: len(names) for kind, names in catalog.own().items()} == {
+    assert {kind: len(names) for kind, names in catalog.user_entries().items()} == {
         "device": 1, "model": 1, "link": 2, "node": 1, "price": 1, "grid": 1, "facility": 1
     }  # fmt: skip
 
@@ -118,7 +118,7 @@ def test_a_name_is_taken_once() -> None:
         define("device", "Y", aliases=["A100"], peak_flops="1 TFLOP/s", memory_bandwidth="1 TB/s")
     with pytest.raises(InputError, match="no terminal prints"):
         define("device", "A\x1b[31mRED", peak_flops="1 TFLOP/s", memory_bandwidth="1 TB/s")
-    assert catalog.own()["device"] == ("X",)
+    assert catalog.user_entries()["device"] == ("X",)
     catalog.forget("x")
     with pytest.raises(UnknownNameError, match="unknown device 'X'"):
         catalog.device("X")
@@ -160,8 +160,8 @@ def test_one_bad_entry_keeps_all_of_a_file_out() -> None:
     bad["facilities"]["My-Shed"]["pue"] = 0.5
     with pytest.raises(InputError, match=r"My-Shed, pue = 0\.5 is below 1"):
         catalog.add(bad)
-    assert not any(catalog.own().values())
-    assert kept.find("device", "mine") is None
+    assert not any(catalog.user_entries().values())
+    assert registry.find("device", "mine") is None
 
 
 def test_every_listing_of_the_guide_runs() -> None:
@@ -170,7 +170,7 @@ def test_every_listing_of_the_guide_runs() -> None:
     listings = re.findall(r"^```python\n(.*?)^```", page, flags=re.S | re.M)
     files = re.findall(r'^```toml {filename="([\w.]+)"}\n(.*?)^```', page, flags=re.S | re.M)
     assert len(listings) >= 6 and len(files) >= 1
-    assert {kind for kind in kept.KINDS if any(f'"{kind}"' in text for text in listings)} >= {
+    assert {kind for kind in registry.KINDS if any(f'"{kind}"' in text for text in listings)} >= {
         "device",
         "model",
         "price",

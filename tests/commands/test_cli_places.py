@@ -75,7 +75,7 @@ def test_energy_from_the_catalogues(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_cost_json(capsys: pytest.CaptureFixture[str]) -> None:
-    owned = cost.own(
+    owned = cost.ownership_cost(
         8,
         price=30e3,
         lifetime=4 * units.year,

@@ -12,6 +12,9 @@ import pytest
 
 import mlsysim
 from mlsysim import catalog, cli, cost, energy, training
+from mlsysim.api import SLO, FleetSpec
+from mlsysim.api.serving import INPUT_LEN, OUTPUT_LEN
+from mlsysim.api.training import SEQ
 from mlsysim.capacity.routing import USUAL
 from mlsysim.cli import options
 from mlsysim.cli.solvers import SOLVERS
@@ -19,9 +22,6 @@ from mlsysim.communication import collective
 from mlsysim.course.grading import grade
 from mlsysim.course.sizing import FIELDS
 from mlsysim.declared import in_si, parameters
-from mlsysim.doors import SLO, Parts
-from mlsysim.doors.serving import INPUT_LEN, OUTPUT_LEN
-from mlsysim.doors.training import SEQ
 from mlsysim.equations import Domain
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.explore.fronts import frontier
@@ -41,9 +41,9 @@ SPECIFIED: dict[str, tuple[Callable[..., Any], ...]] = {
     "train": (mlsysim.train, training.training_step, Plan),
     "memory": (Plan, training_memory, server_memory),
     "serve": (mlsysim.serve, SLO),
-    "simulate": (mlsysim.simulate, Config, Parts, Autoscaler, SLO),
+    "simulate": (mlsysim.simulate, Config, FleetSpec, Autoscaler, SLO),
     "energy": (energy.run,),
-    "cost": (cost.own,),
+    "cost": (cost.ownership_cost,),
     "reliability": (training_goodput,),
     "hlo export": (Recipe,),
     "hlo chakra": (trace,),
@@ -163,7 +163,7 @@ def test_defaults_that_a_text_names_are_those_that_are_assumed() -> None:
         (mlsysim.simulate, "input_len", INPUT_LEN),
         (mlsysim.train, "seq", SEQ),
         (mlsysim.serve, "routing", USUAL),
-        (Parts, "loading", "faster"),
+        (FleetSpec, "loading", "faster"),
         (Autoscaler, "start_up", "60 s"),
         (Autoscaler, "cool_down", "300 s"),
     ):
@@ -178,8 +178,8 @@ def test_text_with_a_unit_is_read_alike_everywhere() -> None:
     written = mlsysim.serve("Llama-3.1-8B", "H100", tp=16, inter_bandwidth="400 Gbit/s")
     plain = mlsysim.serve("Llama-3.1-8B", "H100", tp=16, inter_bandwidth=50e9)
     assert written.question.inter_bandwidth == plain.question.inter_bandwidth == 50e9
-    assert Parts(prefill_replicas=1, link_bandwidth="400 Gbit/s").link_bandwidth == 50e9
-    assert Parts(traffic="chats", pause="2 min").pause == 120.0
+    assert FleetSpec(prefill_replicas=1, link_bandwidth="400 Gbit/s").link_bandwidth == 50e9
+    assert FleetSpec(traffic="chats", pause="2 min").pause == 120.0
     assert in_si(training.training_step, {"host_bandwidth": "50 GB/s", "task": "sft"}) == {
         "host_bandwidth": 50e9,
         "task": "sft",
@@ -235,7 +235,7 @@ def test_axes_of_a_sweep_have_the_units_that_are_declared() -> None:
     for solver, function in (
         ("kernel", kernel_time),
         ("energy", energy.run),
-        ("cost", cost.own),
+        ("cost", cost.ownership_cost),
         ("reliability", training_goodput),
     ):
         for name, unit in SOLVERS[solver].numbers.items():

@@ -21,7 +21,7 @@ from exploring import Scaled, Secret, slow_square, ten_smallest, volume, weighte
 from support import ROOT
 
 from mlsysim import catalog, roofline
-from mlsysim.catalog import kept
+from mlsysim.catalog import registry
 from mlsysim.digests import content
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.explore import Columns, sweep
@@ -200,7 +200,7 @@ def entry_bandwidth(scale: Any) -> Any:
 
 
 def test_a_store_belongs_to_the_entries_that_its_function_may_have_read(tmp_path: Path) -> None:
-    with kept.for_now():
+    with registry.for_now():
         catalog.define("device", "Mine", peak_flops="1 TFLOP/s", memory_bandwidth="3 TB/s")
         assert sweep(entry_bandwidth, {"scale": [1.0]}, store=tmp_path / "s")["value"].tolist() == [3e12]
         catalog.define("device", "Mine", peak_flops="1 TFLOP/s", memory_bandwidth="1 TB/s", replace=True)

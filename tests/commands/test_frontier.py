@@ -17,7 +17,7 @@ SMALL = {"input_len": 1024, "output_len": 512}
 
 @pytest.mark.independent
 def test_nothing_on_the_front_is_beaten_and_everything_else_is() -> None:
-    found = frontier("gpt-oss-120B", "B200", modes=["together"], **SMALL)
+    found = frontier("gpt-oss-120B", "B200", modes=["aggregated"], **SMALL)
     ends = [(p.user_rate, p.device_rate) for p in found.points]
     assert ends == sorted(ends, key=lambda p: -p[0])
     assert [r for _, r in ends] == sorted(r for _, r in ends)
@@ -48,7 +48,7 @@ def test_both_pools_count() -> None:
         return int(count) * math.prod(int(d) for d in re.findall(r"(?:TP|DP)(\d+)", layout))
 
     found = frontier("gpt-oss-120B", "B200", **SMALL)
-    apart = [p for p in found.points if p.mode == "apart"]
+    apart = [p for p in found.points if p.mode == "disaggregated"]
     assert apart
     for p in found.points:
         assert p.devices == devices(p.decode) + (devices(p.prefill) if p.prefill else 0), p
@@ -66,10 +66,10 @@ def test_targets_choose_among_the_points_that_meet_them() -> None:
 @pytest.mark.independent
 def test_more_ways_never_make_the_front_worse() -> None:
     """What can also run apart, or with speculation that is always right, reads at least as fast at any throughput."""
-    plain = frontier("DeepSeek-V3", "B200", modes=["together"], **SMALL)
+    plain = frontier("DeepSeek-V3", "B200", modes=["aggregated"], **SMALL)
     for more in (
         frontier("DeepSeek-V3", "B200", **SMALL),
-        frontier("DeepSeek-V3", "B200", modes=["together"], acceptance=0.9, **SMALL),
+        frontier("DeepSeek-V3", "B200", modes=["aggregated"], acceptance=0.9, **SMALL),
     ):
         for p in plain.points:
             assert any(q.user_rate >= p.user_rate and q.device_rate >= p.device_rate for q in more.points)
@@ -79,12 +79,12 @@ def test_more_ways_never_make_the_front_worse() -> None:
 def test_experts_in_four_bits_and_all_else_in_eight() -> None:
     """Half of what attention and shared parts read in 16 bits, at twice the rate of their products; tried where asked for."""
     four, mixed = (
-        frontier("DeepSeek-V3", "B200", modes=["together"], precisions=[name], **SMALL) for name in ("fp4", "fp4-fp8")
+        frontier("DeepSeek-V3", "B200", modes=["aggregated"], precisions=[name], **SMALL) for name in ("fp4", "fp4-fp8")
     )
     assert {p.precision for p in mixed.points} == {"fp4-fp8"} and mixed.points[-1].device_range is not None
     for p in four.points:
         assert any(q.user_rate >= p.user_rate and q.device_rate >= p.device_rate for q in mixed.points)
-    assert all(p.precision != "fp4-fp8" for p in frontier("DeepSeek-V3", "B200", modes=["together"], **SMALL).points)
+    assert all(p.precision != "fp4-fp8" for p in frontier("DeepSeek-V3", "B200", modes=["aggregated"], **SMALL).points)
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_bad_questions_are_refused_clearly() -> None:
         ({"price": 2.5}, "price = 2.5 has no unit; write it as in '2.5 USD/h'"),
         ({"price": "2.5"}, "has no unit, and nobody says money in USD/s"),
         ({"price": "0 USD/h"}, "price = 0"),
-        ({"most": 0}, "most = 0"),
+        ({"max_devices": 0}, "max_devices = 0"),
         ({"precisions": ["fp4"]}, "does not multiply in fp4"),
     ):
         with pytest.raises(InputError, match=what):
@@ -128,7 +128,7 @@ def test_bad_questions_are_refused_clearly() -> None:
 
 @pytest.mark.independent
 def test_what_a_token_costs_is_as_uncertain_as_how_many_a_device_makes() -> None:
-    for p in frontier("Llama-3.1-70B", "H100", modes=["together"], price="3.6 USD/h", **SMALL).points:
+    for p in frontier("Llama-3.1-70B", "H100", modes=["aggregated"], price="3.6 USD/h", **SMALL).points:
         assert p.device_range and p.cost_range and p.energy_range and p.cost and p.energy
         assert p.cost_range == pytest.approx([1e6 * 1e-3 / rate for rate in reversed(p.device_range)])
         assert p.energy_range[1] / p.energy_range[0] == pytest.approx(p.device_range[1] / p.device_range[0])
@@ -138,7 +138,7 @@ def test_what_a_token_costs_is_as_uncertain_as_how_many_a_device_makes() -> None
 @pytest.mark.independent
 def test_cards_split_a_model_over_the_slots_of_their_server() -> None:
     """70 billion parameters in 8 bits fill two cards of 48 GB; eight of them in a server, and no further."""
-    found = frontier("Llama-3.1-70B", "L40S", modes=["together"], **SMALL)
+    found = frontier("Llama-3.1-70B", "L40S", modes=["aggregated"], **SMALL)
     assert {p.decode for p in found.points} <= {"TP2", "TP4", "TP8"} and found.points[0].decode == "TP8"
 
 
@@ -146,7 +146,9 @@ def test_the_command_prints_draws_and_says_what_is_missing(tmp_path: Path, capsy
     base = ["frontier", "--model", "gpt-oss-120B", "--device", "H100", "--input-len", "1024", "--output-len", "512"]
     drawing = tmp_path / "front.svg"
     assert (
-        cli.main([*base, "--ttft", "2 s", "--itl", "40 ms", "--mode", "together", "--chart", str(drawing), "--explain"])
+        cli.main(
+            [*base, "--ttft", "2 s", "--itl", "40 ms", "--mode", "aggregated", "--chart", str(drawing), "--explain"]
+        )
         == 0
     )
     assert "tokens/s a device" in capsys.readouterr().out

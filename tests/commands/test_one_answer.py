@@ -1,4 +1,4 @@
-"""What a door prints and what it writes as JSON is one answer: each number of the first lines stands in the dictionary, under its name."""
+"""What a function prints and what it writes as JSON is one answer: each number of the first lines stands in the dictionary, under its name."""
 
 import json
 import math
@@ -10,9 +10,9 @@ import pytest
 
 import mlsysim
 from mlsysim import SLO, intervals, units
+from mlsysim.api.arguments import pluralize
 from mlsysim.cli import main
-from mlsysim.doors.words import counted
-from mlsysim.results import shown
+from mlsysim.results import format_value
 
 independent = pytest.mark.independent
 L8, REQUESTS = "Llama-3.1-8B", {"requests": 30, "input_len": 500, "output_len": 50}
@@ -30,27 +30,27 @@ ANSWERS: Mapping[str, Callable[[], Any]] = {
 TIME = r"(\d[\d.,e+]*(?: (?:ns|µs|ms|s|min|h|days|years))?)"
 # What stands around a number, and where the dictionary has it.
 SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    rf"^TTFT {TIME} \(": lambda d: shown(d["ttft_s"], "s"),
-    rf"(?<!: TTFT )(?<!s, )ITL {TIME} on average": lambda d: shown(d["itl_s"], "s"),
+    rf"^TTFT {TIME} \(": lambda d: format_value(d["ttft_s"], "s"),
+    rf"(?<!: TTFT )(?<!s, )ITL {TIME} on average": lambda d: format_value(d["itl_s"], "s"),
     r"([\d.]+) % of requests": lambda d: f"{100 * d['quantile']:g}",
     r"(\d+)% of capacity": lambda d: f"{100 * d['utilisation']:.0f}",
     r"capacity, ([\d.e+]+) requests run": lambda d: f"{d['running'] / d['layout']['replicas']:.3g}",
     r"each of (\d+) places": lambda d: f"{d['slots']}",
     r"for ([\d.]+) requests/s of": lambda d: f"{d['rate_per_s']:.4g}",
     r"carry ([\d.]+) requests/s": lambda d: f"{d['rate_per_s']:.4g}",
-    r"^(\d+ replicas?) of": lambda d: counted(d["layout"]["replicas"], "replica"),
-    rf"first token after {TIME}": lambda d: shown(d["ttft_s"], "s"),
-    rf"then one every {TIME}": lambda d: shown(d["itl_s"], "s"),
-    rf"batch \d+: {TIME} in all": lambda d: shown(d["e2e_s"], "s"),
+    r"^(\d+ replicas?) of": lambda d: pluralize(d["layout"]["replicas"], "replica"),
+    rf"first token after {TIME}": lambda d: format_value(d["ttft_s"], "s"),
+    rf"then one every {TIME}": lambda d: format_value(d["itl_s"], "s"),
+    rf"batch \d+: {TIME} in all": lambda d: format_value(d["e2e_s"], "s"),
     r"([\d.e+]+) tokens/s$": lambda d: f"{d['tokens_per_s']:.4g}",
-    rf": TTFT {TIME}": lambda d: shown(d["summary"]["ttft_s"]["p99"], "s"),
-    rf": TTFT .*?ITL {TIME} .*\(p99\)": lambda d: shown(d["summary"]["itl_s"]["p99"], "s"),
+    rf": TTFT {TIME}": lambda d: format_value(d["summary"]["ttft_s"]["p99"], "s"),
+    rf": TTFT .*?ITL {TIME} .*\(p99\)": lambda d: format_value(d["summary"]["itl_s"]["p99"], "s"),
     r"^([\d.e+]+) requests/s, ": lambda d: f"{d['requests_per_s']:.4g}",
     r"^[\d.e+]+ requests/s, ([\d.e+]+) tokens/s": lambda d: f"{d['tokens_per_s']:.4g}",
     r"([\d.]+) decoding in a step": lambda d: f"{d['mean_batch']:.3g}",
-    rf": {TIME} a step \(": lambda d: shown(d["time_s"], "s"),
+    rf": {TIME} a step \(": lambda d: format_value(d["time_s"], "s"),
     r"MFU ([\d.]+ %)": lambda d: units.percent(d["mfu"], signed=False),
-    rf"tokens take {TIME}": lambda d: shown(d["time_to_train_s"], "s"),
+    rf"tokens take {TIME}": lambda d: format_value(d["time_to_train_s"], "s"),
     r"tokens a step: ([\d.e+,]+) tokens/s": lambda d: f"{d['tokens_per_s']:,.4g}",
 }
 

@@ -8,9 +8,9 @@ import pytest
 
 import mlsysim
 from mlsysim import catalog, inference, memory
+from mlsysim.api.serving import splits
 from mlsysim.cli import main
 from mlsysim.course.sizing.answers import sized
-from mlsysim.doors.serving import splits
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import cache_groups, layer_cache_bytes, state_page
 from mlsysim.serving import Config, limits
@@ -38,7 +38,7 @@ def _parts(held: ServerMemory) -> dict[str, float]:
 
 
 def _doors(name: str, m: catalog.Model, d: catalog.Device, tp: int) -> dict[str, dict[str, float]]:
-    """What each door says that a device holds, asked for the same lengths."""
+    """What each function says that a device holds, asked for the same lengths."""
     request: dict[str, Any] = {"tp": tp, "input_len": LENGTH - 64, "output_len": 64}
     form = {"task": "fits", "model": name, "device": d.name, "tp": str(tp), "max_model_len": str(LENGTH)}
     return {
@@ -164,7 +164,7 @@ def test_places_are_what_the_pool_holds() -> None:
     found = mlsysim.serve("Qwen3-32B", "2 H100", rate=0.1, tp=2, input_len=4000, output_len=1000)
     token = 64 * 2 * 8 / 2 * 128 * 2
     held = math.ceil(4500 / 16) * 16 * token
-    assert found.load is not None and found.load.replica.slots == found.memory.kv_pool // held
+    assert found.load is not None and found.load.replica.max_running == found.memory.kv_pool // held
     assert found.memory.kv_tokens == pytest.approx(found.memory.kv_pool / token, rel=1e-3)
 
 
@@ -174,11 +174,11 @@ def test_what_would_fit_fits() -> None:
     asked = {"concurrency": 4, "requests": 4, "input_len": 200, "output_len": 20}
     refused = mlsysim.simulate("gpt-oss-120B", "H100", max_num_seqs=8192, tp=1, **asked)
     assert not refused.fits and "activations" in refused.reason
-    assert any("256 sequences at a time instead of 8192" in line for line in refused.remedies), refused.remedies
-    assert not any("tokens in all" in line for line in refused.remedies)
+    assert any("256 sequences at a time instead of 8192" in line for line in refused.suggestions), refused.suggestions
+    assert not any("tokens in all" in line for line in refused.suggestions)
     assert mlsysim.simulate("gpt-oss-120B", "H100", max_num_seqs=256, tp=1, **asked).fits
     tight = mlsysim.serve("Llama-3.1-8B", "1 L4", input_len=60_000, output_len=1000)
-    tokens = next(int(line.split()[0]) for line in tight.remedies if "tokens in all" in line)
+    tokens = next(int(line.split()[0]) for line in tight.suggestions if "tokens in all" in line)
     assert not tight.fits and 10_000 < tokens < 61_000
     assert mlsysim.serve("Llama-3.1-8B", "1 L4", input_len=tokens - 1, output_len=1).fits
 

@@ -1,4 +1,4 @@
-"""The page that sizes a job: fields, command lines, answers equal to the doors, what is exported, and what is refused."""
+"""The page that sizes a job: fields, command lines, answers equal to those of mlsysim.api, what is exported, and what is refused."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ HOUR = 3600.0
 
 
 def serve(form: dict[str, str], **given: Any) -> dict[str, Any]:
-    """What the door says to a service, by the names of the page."""
+    """What serve() says, by the names of the page."""
     place = f"{form['count']} x {form['device']}" if "count" in form else form["device"]
     s = mlsysim.serve(form["model"], place, **given)
     if not s.answered:
@@ -53,7 +53,7 @@ def train(form: dict[str, str], plan: Plan, **given: Any) -> dict[str, Any]:
 
 L8, L70 = "Llama-3.1-8B", "Llama-3.1-70B"
 SLO = mlsysim.SLO
-# Forms, and the door's own call with what the form means, written by hand.
+# Forms, and the function's own call with what the form means, written by hand.
 CASES: dict[str, tuple[dict[str, str], Any]] = {
     "a rate": ({"model": L8, "device": "H100", "rate": "20"}, lambda f: serve(f, rate=20)),
     "targets and a price": (
@@ -192,7 +192,7 @@ def test_the_plan_of_a_page_is_near_the_best_of_all() -> None:
         ("Mixtral-8x7B", "64 H100", 1.05),
         ("Llama-3.1-405B", "4096 H100", 1.05),
     ):
-        machines = mlsysim.doors.training.networked(catalog.where(where), mlsysim.doors.words.Assumed())
+        machines = mlsysim.api.training.networked(catalog.where(where), mlsysim.api.arguments.Defaults())
         found = plans.best(catalog.model(model), machines, global_batch=1024, seq=4096, precision="bf16", given={})
         every = mlsysim.plan(model, where, global_batch=1024, seq=4096)
         assert 1 - 1e-2 <= float(found.step.time) / float(every.fastest) <= most, model

@@ -84,12 +84,12 @@ def test_constants_are_taken_from_the_nearest_who_have_them() -> None:
     fitted = {"any": {"gemm": 0.5, "link": 0.9}, "NVIDIA gpu": {"gemm": 0.6}, "Hopper": {"gemm": 0.7, "link": 0.8}}
     own, near, far = (pooled(fitted, lineage(name)) for name in ("H100", "GB300", "MI300X"))
     assert own and near and far
-    assert dict(own.values) == {"gemm": 0.7, "link": 0.8} and own.own and own.said() == ""
+    assert dict(own.values) == {"gemm": 0.7, "link": 0.8} and own.own and own.describe() == ""
     assert dict(near.values) == {"gemm": 0.6, "link": 0.9} and near.whose == "any"
-    assert pooled({"NVIDIA gpu": {"gemm": 0.6}}, lineage("GB300")).said() == (  # type: ignore[union-attr]
+    assert pooled({"NVIDIA gpu": {"gemm": 0.6}}, lineage("GB300")).describe() == (  # type: ignore[union-attr]
         "constants of NVIDIA GPUs: no row ran on Blackwell Ultra"
     )
-    assert far.values["gemm"] == 0.5 and far.said() == "constants of all devices: no row ran on CDNA 3"
+    assert far.values["gemm"] == 0.5 and far.describe() == "constants of all devices: no row ran on CDNA 3"
     assert pooled({"8-bit, any": {"gemm": 0.4}}, lineage("H100"), "8-bit, ").values == {"gemm": 0.4}  # type: ignore[union-attr]
     assert pooled({"Hopper": {"gemm": 0.7}}, lineage("MI300X")) is None
     assert parents([lineage("H100"), lineage("TPU-v4")])["Google tpu"] == "tpu"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mlsysim import beyond, catalog, collectives, evidence
+from mlsysim import catalog, collectives, evidence, other_workloads
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence.measured.beyond import carried_over
 
@@ -16,11 +16,11 @@ PEAK, BANDWIDTH = 989.5e12, 3.35e12
 
 @pytest.mark.independent
 def test_patches_by_hand() -> None:
-    assert beyond.patch_tokens(224, 224, 16, extra_tokens=1) == 14 * 14 + 1
-    assert beyond.patch_tokens(512, 256, 2, downscale=8) == 32 * 16
+    assert other_workloads.patch_tokens(224, 224, 16, extra_tokens=1) == 14 * 14 + 1
+    assert other_workloads.patch_tokens(512, 256, 2, downscale=8) == 32 * 16
     for name in ("ViT-L/16", "ViT-H/14", "DiT-XL/2", "DiT-XL/2-512"):
         e = catalog.patch_transformer(name)
-        assert beyond.patch_tokens(e.image, e.image, e.patch, extra_tokens=int(e.kind == "vit")) == e.tokens
+        assert other_workloads.patch_tokens(e.image, e.image, e.patch, extra_tokens=int(e.kind == "vit")) == e.tokens
 
 
 @pytest.mark.independent
@@ -29,63 +29,65 @@ def test_work_over_patches_is_that_of_its_products() -> None:
     n, h, f, layers, heads = 50, 96, 320, 3, 4
     products = [(n, h, 3 * h), (n, h, h), (n, h, f), (n, f, h)]
     products += heads * [(n, h // heads, n), (n, n, h // heads)]
-    assert beyond.patch_flops(n, layers, h, f) == layers * sum(2 * a * b * c for a, b, c in products)
-    equal = beyond.attention_parity(h, f)
+    assert other_workloads.patch_flops(n, layers, h, f) == layers * sum(2 * a * b * c for a, b, c in products)
+    equal = other_workloads.attention_parity(h, f)
     square = 2 * equal * equal * h
-    assert beyond.patch_flops(equal, 1, h, f) == 2 * (2 * square)
+    assert other_workloads.patch_flops(equal, 1, h, f) == 2 * (2 * square)
 
 
 @pytest.mark.published
 def test_layers_make_nearly_all_of_a_published_pass() -> None:
     for name, ends in (("ViT-L/16", 0.004), ("ViT-H/14", 0.003), ("DiT-XL/2", 0.006)):
         e = catalog.patch_transformer(name)
-        inside = beyond.patch_flops(e.tokens, e.layers, e.hidden, e.ffn) / 2
+        inside = other_workloads.patch_flops(e.tokens, e.layers, e.hidden, e.ffn) / 2
         assert 0 < 1 - inside / e.published["macs"].value < ends
 
 
 @pytest.mark.independent
 def test_pictures_by_hand() -> None:
-    assert beyond.denoising_flops(20, 3e12, 2, 5e12) == 20 * 2 * 3e12 + 5e12
+    assert other_workloads.denoising_flops(20, 3e12, 2, 5e12) == 20 * 2 * 3e12 + 5e12
     given = {"pass_bytes": 2e9, "peak_flops": 1e15, "memory_bandwidth": 2e12}
-    assert beyond.denoising_time(10, 1e12, **given) == pytest.approx(10 * 2e-3)  # arithmetic
-    assert beyond.denoising_time(10, 1e11, **given, passes=1, once_time=0.5) == pytest.approx(
+    assert other_workloads.denoising_time(10, 1e12, **given) == pytest.approx(10 * 2e-3)  # arithmetic
+    assert other_workloads.denoising_time(10, 1e11, **given, passes=1, once_time=0.5) == pytest.approx(
         10 * 1e-3 + 0.5
     )  # weights
-    assert beyond.denoising_time(10, 1e12, **given, batch=3, efficiency=0.5) == pytest.approx(6 * 2 * 10 * 1e-3)
+    assert other_workloads.denoising_time(10, 1e12, **given, batch=3, efficiency=0.5) == pytest.approx(
+        6 * 2 * 10 * 1e-3
+    )
 
 
 @pytest.mark.independent
 def test_rows_by_hand() -> None:
-    assert beyond.gathered_bytes(7, 3, 512) == 7 * 3 * 512
-    assert beyond.gathered_bytes(7, 3, 40) == 7 * 3 * 64 and beyond.gathered_bytes(1, 1, 4) == 32
+    assert other_workloads.gathered_bytes(7, 3, 512) == 7 * 3 * 512
+    assert other_workloads.gathered_bytes(7, 3, 40) == 7 * 3 * 64 and other_workloads.gathered_bytes(1, 1, 4) == 32
     held = 26 / 8  # tables of a device; their sums go to the samples of seven others
-    assert beyond.pooled_exchange(1000, 26, 512, 8) == pytest.approx(7 * held * 1000 * 512)
-    assert beyond.pooled_exchange(1000, 26, 512, 1) == 0
-    sent, whole = beyond.pooled_exchange(1000, 26, 512, 8), 1000 * 26 * 512
+    assert other_workloads.pooled_exchange(1000, 26, 512, 8) == pytest.approx(7 * held * 1000 * 512)
+    assert other_workloads.pooled_exchange(1000, 26, 512, 1) == 0
+    sent, whole = other_workloads.pooled_exchange(1000, 26, 512, 8), 1000 * 26 * 512
     assert collectives.all_to_all(whole, 8, 50e9) == pytest.approx(sent / 50e9)
 
 
 @pytest.mark.independent
 def test_a_picture_waits_for_memory_only_if_it_is_small_and_alone() -> None:
     one, many, large = (
-        beyond.diffusion_image(*given)
+        other_workloads.diffusion_image(*given)
         for given in (("DiT-XL/2", H100), ("DiT-XL/2", H100, 50, True, 8), ("DiT-XL/2-512", H100))
     )
     assert [r.bound for r in (one, many, large)] == ["memory", "compute", "compute"]
     assert large.time == pytest.approx(50 * 2 * 2 * catalog.patch_transformer("DiT-XL/2-512").macs / PEAK)
-    half = beyond.diffusion_image("DiT-XL/2-512", H100, guidance=False, once_time=0.25)
+    half = other_workloads.diffusion_image("DiT-XL/2-512", H100, guidance=False, once_time=0.25)
     assert half.time == pytest.approx(large.time / 2 + 0.25) and half.phases[1].bound == "given"
-    slow = beyond.diffusion_image("DiT-XL/2-512", H100, efficiency=0.5)
+    slow = other_workloads.diffusion_image("DiT-XL/2-512", H100, efficiency=0.5)
     assert slow.peak_fraction == pytest.approx(0.5)
     with pytest.raises(InputError, match="no diffusion transformer"):
-        beyond.diffusion_image("ViT-L/16", H100)
+        other_workloads.diffusion_image("ViT-L/16", H100)
 
 
 @pytest.mark.independent
 def test_a_convnet_is_timed_layer_by_layer() -> None:
     """The bytes of ResNet-50 by a walk over its shapes; fused, a convolution reads its input and writes its result."""
     net = catalog.convnet("resnet50")
-    found = beyond.vision_batch(net, H100, batch=64)
+    found = other_workloads.vision_batch(net, H100, batch=64)
     assert sum(p.flops for p in found.phases) == pytest.approx(64 * 2 * net.macs)
     weights = sum(c.kernel**2 * c.inputs * c.outputs for c in net.convolutions()) + 2048 * 1000
     written = sum(c.outputs * c.size**2 for c in net.convolutions())
@@ -99,17 +101,17 @@ def test_a_convnet_is_timed_layer_by_layer() -> None:
             size, arriving = out, 4 * width
     moved = 2.0 * (weights + 64 * (written + read + 2048))
     assert sum(p.bytes for p in found.phases) == pytest.approx(moved)
-    bare = beyond.vision_batch(net, H100, batch=64, fused=False)
+    bare = other_workloads.vision_batch(net, H100, batch=64, fused=False)
     assert bare.time - found.time == pytest.approx(2.0 * 64 * 4 * written / BANDWIDTH)
     with pytest.raises(InputError, match=r"batch = 1\.5"):
-        beyond.vision_batch(net, H100, batch=1.5)
+        other_workloads.vision_batch(net, H100, batch=1.5)
     with pytest.raises(UnknownNameError):
-        beyond.vision_batch("resnet51", H100)
+        other_workloads.vision_batch("resnet51", H100)
 
 
 @pytest.mark.independent
 def test_a_vision_transformer_by_hand() -> None:
-    found = beyond.vision_batch("ViT-L/16", H100, batch=32)
+    found = other_workloads.vision_batch("ViT-L/16", H100, batch=32)
     attention, matrices = found.phases
     n = 32 * 197
     assert attention.flops == 24 * 2 * 2 * n * 197 * 1024 and attention.bytes == 2 * 24 * n * 4 * 1024
@@ -121,7 +123,7 @@ def test_a_vision_transformer_by_hand() -> None:
 
 @pytest.mark.independent
 def test_recommendations_by_hand() -> None:
-    found = beyond.recommendation_batch("DLRM", H100, 4096, 8, 450e9)
+    found = other_workloads.recommendation_batch("DLRM", H100, 4096, 8, 450e9)
     gathering, exchange, products = found.phases
     assert gathering.time == pytest.approx(4096 * 214 * 512 / BANDWIDTH)
     assert gathering.flops == 4096 * (214 - 26) * 128
@@ -134,15 +136,15 @@ def test_recommendations_by_hand() -> None:
     assert products.bytes == pytest.approx(dense + 2 * 4096 * sum(a + b for a, b in layers))
     assert found.rate == pytest.approx(8 * 4096 / (gathering.time + exchange.time + products.time))
     assert (
-        not beyond.recommendation_batch("DLRM", H100).fits
-        and len(beyond.recommendation_batch("DLRM", H100).phases) == 2
+        not other_workloads.recommendation_batch("DLRM", H100).fits
+        and len(other_workloads.recommendation_batch("DLRM", H100).phases) == 2
     )
     with pytest.raises(InputError, match="bandwidth"):
-        beyond.recommendation_batch("DLRM", H100, devices=2)
+        other_workloads.recommendation_batch("DLRM", H100, devices=2)
     with pytest.raises(InputError, match="efficiency = 2"):
-        beyond.recommendation_batch("DLRM", H100, efficiency=2)
+        other_workloads.recommendation_batch("DLRM", H100, efficiency=2)
     one_hot = replace(catalog.recommender("DLRM"), pooled=26 * (1,))
-    assert beyond.recommendation_batch(one_hot, H100).phases[0].flops == 0
+    assert other_workloads.recommendation_batch(one_hot, H100).phases[0].flops == 0
 
 
 @pytest.mark.published

@@ -42,7 +42,7 @@ from mlsysim import (  # noqa: F401  (importing registers)
     serving_steps,
     training,
 )
-from mlsysim.equations import REGISTRY, Domain, Equation, Relation, equation, recording, remembered
+from mlsysim.equations import REGISTRY, Domain, Equation, Relation, cache_by_identity, equation, recording
 from mlsysim.errors import InputError, UnknownNameError
 
 EVERY = sorted(REGISTRY.values(), key=lambda e: e.label)
@@ -409,7 +409,7 @@ def test_what_is_remembered_of_an_object_is_heard_by_who_listens() -> None:
         def __eq__(self, other: object) -> bool:
             return True
 
-    @remembered
+    @cache_by_identity
     def size(thing: Thing) -> int:
         calls.append(thing.name)
         return len(thing.name)

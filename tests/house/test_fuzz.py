@@ -12,7 +12,7 @@ fuzz = pytest.importorskip("fuzz", reason="the scripts are not beside the tests"
 
 SAMPLE = {
     "cli": 250,
-    "doors": 300,
+    "functions": 300,
     "equations": 3000,
     "configs": 2000,
     "devices": 200,

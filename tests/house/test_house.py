@@ -21,7 +21,7 @@ THIRD_PARTY_ALLOWED = {
     "explore.fronts": {"numpy"},
     "explore.sweeping": {"tqdm", "dask"},
     "cli.sweep": {"numpy"},  # of the sweep alone
-    "doors.simulating": {"numpy"},  # repeated runs alone
+    "api.simulating": {"numpy"},  # repeated runs alone
     "serving.fleet.simulator": {"tqdm"},
     "hlo.profiler.xla_worker": {"jax", "jaxlib", "ml_dtypes", "numpy"},  # a process of its own
     "hlo.export.layout": {"jax"},  # the process that lowers imports these

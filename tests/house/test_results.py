@@ -21,7 +21,6 @@ import pytest
 
 import mlsysim
 from mlsysim import (
-    beyond,
     capacity,
     catalog,
     communication,
@@ -36,6 +35,7 @@ from mlsysim import (
     kernel_times,
     memory,
     network,
+    other_workloads,
     parallelism,
     pipelines,
     posttraining,
@@ -46,7 +46,7 @@ from mlsysim import (
     training,
     transformer,
 )
-from mlsysim.doors import SLO
+from mlsysim.api import SLO
 from mlsysim.drawing import Bars, Chart, Lanes, Line, Panels, Span
 from mlsysim.efficiencies import lineage, pooled
 from mlsysim.errors import InputError
@@ -70,16 +70,16 @@ from mlsysim.parallelism import Plan
 from mlsysim.results import (
     MOST_CHARACTERS,
     MOST_LINES,
+    Displayable,
     Explanation,
     Input,
     Report,
     Result,
-    Shown,
     Term,
     fitted,
+    format_value,
     plain,
     share,
-    shown,
     unrolled,
 )
 from mlsysim.serving import fleet
@@ -144,7 +144,7 @@ def capacities() -> Iterator[Any]:
 
 
 def money_and_energy() -> Iterator[Any]:
-    owned = cost.own(
+    owned = cost.ownership_cost(
         8,
         price=30e3,
         lifetime=4 * YEAR,
@@ -181,11 +181,11 @@ def of_catalogue() -> Iterator[Any]:
     yield serving.closed_loop(d.work, pool, concurrency=8.0, input_len=1000.0, output_len=200.0)
     yield catalog.patch_transformer("ViT-L/16")
     yield catalog.recommender("DLRM-DCNv2")
-    yield beyond.diffusion_unet("SDXL")
-    yield beyond.vision_batch("ViT-L/16", "H100", batch=64)
-    yield beyond.vision_batch("resnet50", "H100", batch=64).phases[0]
-    yield beyond.diffusion_image("DiT-XL/2", "H100", once_time=0.01)
-    yield beyond.recommendation_batch("DLRM", "H100", devices=8, bandwidth=450e9)
+    yield other_workloads.diffusion_unet("SDXL")
+    yield other_workloads.vision_batch("ViT-L/16", "H100", batch=64)
+    yield other_workloads.vision_batch("resnet50", "H100", batch=64).phases[0]
+    yield other_workloads.diffusion_image("DiT-XL/2", "H100", once_time=0.01)
+    yield other_workloads.recommendation_batch("DLRM", "H100", devices=8, bandwidth=450e9)
     yield catalog.cluster("DGX-H100", 4)
     yield from evidence.published_costs().values()
     yield from evidence.published_footprints().values()
@@ -339,7 +339,7 @@ def of_searches() -> Iterator[Any]:
     yield explore.Columns({"tp": A([1, 2, 4]), "time": A([3.0, 1.5, 1.0]), "name": A(["a", "b", "c"])})
     yield explore.Columns({"a": np.arange(1000.0), "b": np.full(1000, np.inf)})
     yield explore.Columns({})
-    yield explore.frontier("Llama-3.1-8B", "H100", modes=["together"], most=2)
+    yield explore.frontier("Llama-3.1-8B", "H100", modes=["aggregated"], max_devices=2)
     yield explore.tornado(lambda a, b: a**2 / b, {"a": 2.0, "b": 2.0}, {"a": (1.0, 3.0), "b": (1.0, 3.0)})
 
 
@@ -374,8 +374,8 @@ ROOMS = (
 # What goes in rather than comes out: its repr is how it is written, with at most 2,000 characters.
 INPUTS = {
     "Attention", "Convolution", "Gather", "Indexer", "Layer", "Message", "Norm", "Scan", "Vector", "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
-    "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Moments", "Rungs", "Scaling", "Slider", "Subject", "Swings", "PublishedRecipe", "StoredParts",
-    "Autoscaler", "Cache", "Conversation", "Fleet", "ModelReplica", "Link", "Parts", "Router", "Servers", "Speculation", "Tier", "Turn",
+    "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Moments", "StepOptions", "Scaling", "ServerOverheads", "Slider", "Subject", "TornadoChart", "PublishedRecipe", "StoredParts",
+    "Autoscaler", "Cache", "Conversation", "Fleet", "ModelReplica", "Link", "FleetSpec", "Router", "Servers", "Speculation", "Tier", "Turn",
     "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames", "Server", "MixedCost", "MixedSteps",
 }  # fmt: skip
 # Small parts of results that have one line and no shape of their own, and what explain() itself returns.
@@ -403,7 +403,7 @@ def samples() -> dict[type, list[Any]]:
 
     def add(thing: Any, depth: int = 0) -> None:
         kind = type(thing)
-        if kind.__module__.startswith("mlsysim") and (is_dataclass(thing) or isinstance(thing, Shown)):
+        if kind.__module__.startswith("mlsysim") and (is_dataclass(thing) or isinstance(thing, Displayable)):
             if depth and len(found.get(kind, ())) > 1:
                 return
             found.setdefault(kind, []).append(thing)
@@ -467,7 +467,9 @@ def test_no_public_result_is_missing_from_the_table() -> None:
     }
     assert not missing
     without = [
-        why for kind, why in public().items() if not issubclass(kind, Shown) and kind.__name__ not in INPUTS | PARTS
+        why
+        for kind, why in public().items()
+        if not issubclass(kind, Displayable) and kind.__name__ not in INPUTS | PARTS
     ]
     assert not without, "make it a Result, or name it among INPUTS or PARTS"
 
@@ -478,7 +480,7 @@ def test_texts_are_short_and_no_dump_of_fields() -> None:
         for thing in things:
             text = repr(thing)
             assert len(text) <= MOST_CHARACTERS and len(text.splitlines()) <= MOST_LINES, f"{kind}: {text}"
-            if isinstance(thing, Shown):
+            if isinstance(thing, Displayable):
                 assert not re.search(r"\b[A-Z]\w+\((?!.*rows: )[a-z_]+=|<.* object at 0x", text), text
                 assert "more lines" not in text, f"{kind} says more than fits: {text}"
                 assert "nan" not in text.split() and "\t" not in text, text
@@ -486,14 +488,14 @@ def test_texts_are_short_and_no_dump_of_fields() -> None:
 
 @pytest.mark.slow
 def test_html_is_well_formed_and_holds_the_text() -> None:
-    for thing in every(Shown):
+    for thing in every(Displayable):
         root = ElementTree.fromstring(thing._repr_html_())
         assert "".join(root.itertext()).startswith(repr(thing).split("\n")[0])
 
 
 @pytest.mark.slow
 def test_numbers_survive_json_and_fit_a_table() -> None:
-    for thing in every(Shown):
+    for thing in every(Displayable):
         found = thing.to_dict()
         assert json.loads(json.dumps(found, allow_nan=False)) == found, type(thing)
         assert repr(thing.explain()), type(thing)
@@ -504,7 +506,7 @@ def test_numbers_survive_json_and_fit_a_table() -> None:
                 explained.terms if isinstance(explained, Explanation) else explained.tables[0].rows
             )
     seen = set()
-    for thing in every(Shown):
+    for thing in every(Displayable):
         if type(thing) not in seen and not isinstance(thing, explore.Columns):
             seen.add(type(thing))
             frame = thing.to_frame()
@@ -523,7 +525,7 @@ def test_what_has_a_shape_draws_with_matplotlib() -> None:
     mpl.use("Agg")
     plt.close("all")  # what tests before this one left open
     drawn = set()
-    for thing in every(Shown):
+    for thing in every(Displayable):
         if type(thing) in drawn:
             continue
         if thing.chart() is None:
@@ -546,7 +548,7 @@ def test_what_has_a_shape_draws_with_matplotlib() -> None:
 def test_without_matplotlib_the_same_is_an_svg(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    for thing in every(Shown):
+    for thing in every(Displayable):
         if thing.chart() is None:
             continue
         picture = thing.plot()
@@ -665,9 +667,9 @@ def test_text_is_cut_and_says_so() -> None:
 
 @pytest.mark.independent
 def test_values_are_written_for_people_and_for_json() -> None:
-    assert shown(A([1e-3, 5e-3]), "s") == "1 to 5 ms (array 2)"
-    assert shown(math.inf, "s") == "without limit" and shown(math.nan, "s") == "undefined"
-    assert shown(8030261248, "1") == "8,030,261,248" and shown(0.0, "s") == "0 s"
+    assert format_value(A([1e-3, 5e-3]), "s") == "1 to 5 ms (array 2)"
+    assert format_value(math.inf, "s") == "without limit" and format_value(math.nan, "s") == "undefined"
+    assert format_value(8030261248, "1") == "8,030,261,248" and format_value(0.0, "s") == "0 s"
     assert share(A([0.1, 0.5])) == "10 % to 50 %"
     assert plain({"a": math.inf, "b": A([1, 2]), "c": np.float64(2.5), "d": (1, math.nan)}) == {
         "a": None, "b": [1, 2], "c": 2.5, "d": [1, None],

@@ -17,7 +17,7 @@ OTHER_THINGS = {
     ("course/grading/download.py", "grade", "output"): "a file, as in every program",
     ("course/exercises/answers.py", "read", "prompt"): "the text of a question",
     ("course/exercises/definitions.py", "Exercise", "prompt"): "the text of a question",
-    ("efficiencies/kin.py", "pooled", "prefix"): "of the names of classes, as in '8-bit, '",
+    ("efficiencies/hierarchy.py", "pooled", "prefix"): "of the names of classes, as in '8-bit, '",
     ("hlo/work/convolution.py", "valid_positions", "output"): "positions of a convolution's result",
     ("memory/fit.py", "peak_memory", "output"): "bytes of the loss",
     ("units.py", "format", "prefix"): "of a unit, as in GB",

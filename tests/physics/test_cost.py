@@ -127,7 +127,7 @@ def owned(**changes: object) -> cost.Ownership:
         "salary": 200e3 / YEAR,
         "network": 3e3,
     }
-    return cost.own(8, **(given | changes))  # type: ignore[arg-type]
+    return cost.ownership_cost(8, **(given | changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.independent
@@ -213,7 +213,7 @@ def test_no_part_has_a_default_price() -> None:
     """PITFALLS: a missing price becomes 0, and the accelerators are free."""
     import inspect
 
-    parameters = inspect.signature(cost.own).parameters
+    parameters = inspect.signature(cost.ownership_cost).parameters
     for name in ("price", "power", "electricity_price", "cooling", "building", "salary", "network", "lifetime"):
         assert parameters[name].default is inspect.Parameter.empty, name
 

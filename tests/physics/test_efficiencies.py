@@ -45,7 +45,7 @@ def test_the_default_is_the_same_everywhere(solver: Callable[..., Any]) -> None:
 
 
 def test_the_table_has_every_word_and_no_other() -> None:
-    assert set(efficiencies.WORDS) == set(WORDS)
+    assert set(efficiencies.MODES) == set(WORDS)
     for word in WORDS:
         assert f"``{word}``" in (efficiencies.__doc__ or "")
 
@@ -99,8 +99,10 @@ def test_nothing_beats_the_bound(device: str) -> None:
 
 
 @pytest.mark.independent
-@pytest.mark.parametrize("rungs", [None, serving_steps.Rungs()], ids=["as served", "kernel by kernel"])
-def test_the_bound_of_a_served_step_has_whole_links_and_no_counted_traffic(rungs: serving_steps.Rungs | None) -> None:
+@pytest.mark.parametrize("rungs", [None, serving_steps.StepOptions()], ids=["as served", "kernel by kernel"])
+def test_the_bound_of_a_served_step_has_whole_links_and_no_counted_traffic(
+    rungs: serving_steps.StepOptions | None,
+) -> None:
     served = inference.deploy("Llama-3.1-8B", "H100", tp=2)
     b = Batch(decodes=4.0, context=4000.0)
     bound, printed = (step_model(served, rungs, e) for e in ("bound", serving_steps.PRINTED))

@@ -23,7 +23,7 @@ from mlsysim.errors import InputError, UnknownNameError
 
 published, independent = pytest.mark.published, pytest.mark.independent
 BETWEEN = [pytest.param(n, marks=pytest.mark.nightly) for n in (4, 9)]  # replicas: by day the fewest and the most
-REPLICA = replica(lambda n: 0.01 + 8e-5 * n, slots=64, prefill_time=0.05, output_len=201, prompt_variation=0.5)
+REPLICA = replica(lambda n: 0.01 + 8e-5 * n, max_running=64, prefill_time=0.05, output_len=201, prompt_variation=0.5)
 
 
 def exact_erlang(servers: int, load: Fraction) -> tuple[Fraction, Fraction]:
@@ -349,7 +349,7 @@ def test_a_batch_obeys_littles_law() -> None:
 @independent
 def test_the_knee_is_where_throughput_over_residence_is_largest() -> None:
     t0, t1, tp, steps = 0.012, 1e-4, 0.06, 250.0
-    r = replica(lambda n: t0 + n * t1, slots=200, prefill_time=tp, output_len=steps + 1)
+    r = replica(lambda n: t0 + n * t1, max_running=200, prefill_time=tp, output_len=steps + 1)
     found = capacity.knee_batch(t0, t1, tp, steps)
     assert capacity.serving_curve(r).knee == pytest.approx(found, abs=1)
     curve = capacity.serving_curve(r)
@@ -384,7 +384,7 @@ def test_goodput_counts_the_requests_that_meet_both_targets() -> None:
 
 def servers_only(slots: int, service: float) -> Replica:
     """A replica that is nothing but so many servers: no prompts, and steps that do not slow down."""
-    return replica(lambda n: service / 100, slots=slots, prefill_time=0.0, output_len=101)
+    return replica(lambda n: service / 100, max_running=slots, prefill_time=0.0, output_len=101)
 
 
 @independent
@@ -403,7 +403,7 @@ def test_without_slowing_down_a_replica_is_erlangs_queue(slots: int, replicas: i
 
 def exact_chain(r: Replica, rate: float, replicas: int) -> list[Fraction]:
     """Chances of 0, 1, 2 … requests, up to far into the queue, by detailed balance."""
-    places = r.slots * replicas
+    places = r.max_running * replicas
     share = [Fraction(1)]
     for n in range(1, 40 * places):
         each, more = divmod(min(n, places), replicas)
@@ -418,10 +418,10 @@ def exact_chain(r: Replica, rate: float, replicas: int) -> list[Fraction]:
 @independent
 @pytest.mark.parametrize(("replicas", "rate"), [(1, 5.0), (1, 9.0), (3, 24.0)])
 def test_the_chain_of_a_batch_by_detailed_balance(replicas: int, rate: float) -> None:
-    r = REPLICA.with_slots(20) if replicas > 1 else REPLICA.with_slots(48)
+    r = REPLICA.with_max_running(20) if replicas > 1 else REPLICA.with_max_running(48)
     rate = 0.9 * r.capacity * replicas if rate > r.capacity * replicas else rate
     chance = exact_chain(r, rate, replicas)
-    places = r.slots * replicas
+    places = r.max_running * replicas
     result = load(r, rate, replicas, routing="least-loaded")
     assert result.delayed == pytest.approx(float(sum(chance[places:])), rel=1e-6)
     assert result.running == pytest.approx(float(sum(min(n, places) * p for n, p in enumerate(chance))), rel=1e-6)
@@ -466,7 +466,7 @@ def simulate_steps(
     def advance(x: Played, until: float) -> None:
         while x.now < until and (x.waiting or x.batch):
             before, inside = x.now, len(x.batch)
-            if x.waiting and inside < r.slots:
+            if x.waiting and inside < r.max_running:
                 k = x.waiting.popleft()
                 started[k], inside = x.now, inside + 1
                 x.now += prompts[k]
@@ -530,9 +530,9 @@ def test_bounds_of_every_load(busy: float, replicas: int, target: float, pace: f
     assert 0 <= result.late <= 1
     assert 0 <= result.in_pace <= 1 + 1e-12
     assert result.goodput <= rate * (1 + 1e-12)
-    assert result.running <= replicas * REPLICA.slots
+    assert result.running <= replicas * REPLICA.max_running
     assert result.itl >= REPLICA.step_times[0] * (1 - 1e-9)
-    assert result.itl <= REPLICA.itl(REPLICA.slots) * (1 + 1e-9)
+    assert result.itl <= REPLICA.itl(REPLICA.max_running) * (1 + 1e-9)
     assert result.ttft_quantile >= REPLICA.prefill_time
     more = load(REPLICA, rate, replicas + 1, ttft=target, itl=pace)
     assert more.late <= result.late + 1e-12
@@ -550,7 +550,7 @@ def test_among_thousands_of_idle_replicas_each_request_is_alone_and_few_states_a
     found = load(REPLICA, rate=1.0, replicas=3000, routing="least-loaded")
     assert found.delayed == 0
     assert found.running == pytest.approx(1.0 / REPLICA.throughput(1), rel=1e-6)
-    assert len(steps) < 1000 < 3000 * REPLICA.slots  # what follows the smallest float is nought
+    assert len(steps) < 1000 < 3000 * REPLICA.max_running  # what follows the smallest float is nought
 
 
 @independent
@@ -733,7 +733,7 @@ def test_an_answer_in_time_at_the_limits() -> None:
 
 @independent
 def test_close_to_the_wall_every_answer_meets_a_full_batch() -> None:
-    r = REPLICA.with_slots(6)
+    r = REPLICA.with_max_running(6)
     edge = load(r, 0.99999 * r.capacity, itl=0.0115)
     busy = edge.rate * 0.05
     wait = busy / (1 - busy) * (1 + 0.25) / 2 * 0.05
@@ -796,7 +796,7 @@ def test_one_queue_for_all_replicas_beats_one_each() -> None:
 
 @independent
 def test_a_full_batch_of_servers_is_not_the_batch_at_one() -> None:
-    fast = REPLICA.throughput(1) * REPLICA.slots
+    fast = REPLICA.throughput(1) * REPLICA.max_running
     assert fast > 2 * REPLICA.capacity  # what "64 servers" would promise
 
 
@@ -852,9 +852,9 @@ def test_targets_that_nothing_meets_are_refused() -> None:
         load(REPLICA, 1.0, replicas=0)
     with pytest.raises(InputError, match="is not a replica"):
         load("H100", 1.0)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="slots = 65"):
-        REPLICA.with_slots(65)
-    with pytest.raises(InputError, match="slots = 0"):
+    with pytest.raises(InputError, match="max_running = 65"):
+        REPLICA.with_max_running(65)
+    with pytest.raises(InputError, match="max_running = 0"):
         replica(lambda n: 1.0, 0, prefill_time=0.1, output_len=10)
     with pytest.raises(InputError, match="output_len"):
         replica(lambda n: 1.0, 1, prefill_time=0.1, output_len=1)
@@ -867,13 +867,13 @@ def test_a_replica_of_a_deployment() -> None:
     r = capacity.replica_of(d, input_len=1000, output_len=200)
     assert r.prefill_time == inference.prefill(d, input_len=1000).time
     assert r.step_times[31] == inference.decode_step(d, context=1100, batch=32.0).time
-    assert r.slots == 256
+    assert r.max_running == 256
     assert r.steps == 199
     paced = capacity.replica_of(d, input_len=1000, output_len=200, itl=0.03)
-    assert paced.itl(paced.slots) <= 0.03 < r.itl(paced.slots + 1)
-    assert capacity.replica_of(d, input_len=1000, output_len=200, slots=10).slots == 10
+    assert paced.itl(paced.max_running) <= 0.03 < r.itl(paced.max_running + 1)
+    assert capacity.replica_of(d, input_len=1000, output_len=200, max_running=10).max_running == 10
     with pytest.raises(InputError, match="memory holds"):
-        capacity.replica_of(d, input_len=1000, output_len=200, slots=1000)
+        capacity.replica_of(d, input_len=1000, output_len=200, max_running=1000)
     with pytest.raises(InputError, match="missed by a batch of one"):
         capacity.replica_of(d, input_len=1000, output_len=200, itl=0.005)
     with pytest.raises(InputError, match="holds no such sequence"):

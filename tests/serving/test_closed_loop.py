@@ -34,7 +34,7 @@ def test_one_request_at_a_time_is_a_prompt_and_its_steps() -> None:
     """With one request in flight nothing waits and nothing is shared: the simulation and the closed form are the same."""
     d, pool = pool_of(tp=8, precision="fp8")
     found = played(d, 1, 4, [Request(0.0, 1000, 200)] * 4)
-    loop = closed_loop(d.work, pool, concurrency=1.0, input_len=1000.0, output_len=200.0, waves=math.inf)
+    loop = closed_loop(d.work, pool, concurrency=1.0, input_len=1000.0, output_len=200.0, requests_per_user=math.inf)
     assert statistics.mean(r.itl_s for r in found.records) == pytest.approx(loop.tpot, rel=1e-9)
     assert statistics.mean(r.ttft_s for r in found.records) == pytest.approx(loop.ttft, rel=1e-9)
     assert 4 / found.makespan == pytest.approx(loop.requests_per_s, rel=1e-9)
@@ -48,7 +48,12 @@ def test_many_requests_complete_at_the_rate_of_the_closed_form(n: int, input_len
     answers = serving.lengths(output_len, 12 * n, 0.1, seed=2)
     found = played(d, n, 12, list(serving.load((0.0,) * (12 * n), prompts, answers)))
     loop = closed_loop(
-        d.work, pool, concurrency=float(n), input_len=float(input_len), output_len=float(output_len), waves=12.0
+        d.work,
+        pool,
+        concurrency=float(n),
+        input_len=float(input_len),
+        output_len=float(output_len),
+        requests_per_user=12.0,
     )
     assert len(found.records) / found.makespan == pytest.approx(loop.requests_per_s, rel=0.12)
     assert statistics.mean(r.itl_s for r in found.records) == pytest.approx(loop.tpot, rel=0.12)
@@ -74,8 +79,8 @@ def test_with_fewer_requests_than_replicas_nobody_waits_and_some_replicas_idle(a
     pool = dataclasses.replace(pool, replicas=8.0)
 
     def loop(concurrency: float) -> serving.Loop:
-        lengths = {"input_len": 2000.0, "output_len": 500.0, "waves": math.inf}
-        return closed_loop(d.work, pool, pool, concurrency=concurrency, apart=apart, **lengths)
+        lengths = {"input_len": 2000.0, "output_len": 500.0, "requests_per_user": math.inf}
+        return closed_loop(d.work, pool, pool, concurrency=concurrency, disaggregated=apart, **lengths)
 
     full, few = loop(8.0), loop(2.0)
     assert (few.ttft, few.tpot) == pytest.approx((full.ttft, full.tpot), rel=1e-9)
@@ -89,7 +94,14 @@ def test_a_pool_for_prompts_that_costs_nothing_leaves_the_bare_step() -> None:
     d, pool = pool_of(tp=8, precision="fp8")
     many = dataclasses.replace(pool, replicas=1e9)
     loop = closed_loop(
-        d.work, pool, many, concurrency=16.0, input_len=800.0, output_len=400.0, apart=1.0, waves=math.inf
+        d.work,
+        pool,
+        many,
+        concurrency=16.0,
+        input_len=800.0,
+        output_len=400.0,
+        disaggregated=1.0,
+        requests_per_user=math.inf,
     )
     step = pass_of(d.work, pool, loop.decoding, 1000.0, 0.0, 800.0).time
     prompt = pass_of(d.work, pool, 0.0, 1000.0, 1.0, 800.0).time
@@ -112,8 +124,8 @@ def test_speculation_with_nothing_drafted_is_none_and_with_all_accepted_free_it_
 def test_uneven_choice_meets_fewer_experts_and_even_choice_is_the_formula() -> None:
     d, pool = pool_of("Qwen3-235B-A22B", "H200", tp=8, precision="fp8")
     times = []
-    for uneven in (0.0, 1e-9, 0.5, 2.0):
-        eff = dataclasses.replace(pool.efficiencies, uneven=uneven)
+    for routing_cv2 in (0.0, 1e-9, 0.5, 2.0):
+        eff = dataclasses.replace(pool.efficiencies, routing_cv2=routing_cv2)
         times.append(pass_of(d.work, dataclasses.replace(pool, efficiencies=eff), 32.0, 1000.0, 0.0, 1.0).time)
     assert times[1] == pytest.approx(times[0], rel=1e-6)
     assert times[0] > times[2] > times[3]
@@ -122,15 +134,15 @@ def test_uneven_choice_meets_fewer_experts_and_even_choice_is_the_formula() -> N
 @pytest.mark.independent
 def test_served_changes_only_what_it_says() -> None:
     d, pool = pool_of(tp=8)
-    by = serving.Served(starts=2.0, grouped=3.0, uneven=0.1, sequence=1e-5)
+    by = serving.ServerOverheads(starts=2.0, grouped=3.0, routing_cv2=0.1, sequence=1e-5)
     found = serving.served(pool.efficiencies, by)
     assert found.kernel_start == 2.0 * pool.efficiencies.kernel_start
     assert found.grouped_start == 3.0 * pool.efficiencies.grouped_start
     assert found.sequence_overhead == pool.efficiencies.sequence_overhead + 1e-5
-    fused = serving.served(pool.efficiencies, serving.Served(grouped=3.0, fused=1.0))
+    fused = serving.served(pool.efficiencies, serving.ServerOverheads(grouped=3.0, fused=1.0))
     assert 2.0 * fused.grouped_start == pool.efficiencies.kernel_start  # one kernel in place of two grouped products
     assert (found.memory, found.gemm) == (pool.efficiencies.memory, pool.efficiencies.gemm)
-    assert serving.server_constants(d.work, 0.0, {}) == serving.Served()
+    assert serving.server_constants(d.work, 0.0, {}) == serving.ServerOverheads()
     assert serving.ttft_constants(d.work, "SGLang", {}) == (0.0, 1.0)
     fitted = {"pace": {"experts": 2.0}, "latency": {"kernel": 1e-5, "processes": 0.0}}
     mixture = inference.work_of("gpt-oss-120B")
@@ -286,8 +298,14 @@ def test_more_prompts_than_fit_a_step_queue_for_places() -> None:
 def test_the_pace_of_a_first_token_fills_no_pool() -> None:
     """A first token that comes later than its prompt is through is later for its own user, and holds up nobody else."""
     d, pool = pool_of(tp=8, precision="fp8")
-    asked = {"concurrency": 100.0, "input_len": 2000.0, "output_len": 300.0, "apart": 1.0, "waves": math.inf}
-    plain, late = (closed_loop(d.work, pool, pool, pace=pace, **asked) for pace in (1.0, 2.0))
+    asked = {
+        "concurrency": 100.0,
+        "input_len": 2000.0,
+        "output_len": 300.0,
+        "disaggregated": 1.0,
+        "requests_per_user": math.inf,
+    }
+    plain, late = (closed_loop(d.work, pool, pool, prefill_slowdown=pace, **asked) for pace in (1.0, 2.0))
     assert plain.ttft - plain.step > 2.5 * plain.added  # they queue
     assert late.ttft - plain.ttft == pytest.approx(plain.added, rel=0.1)
 
@@ -298,7 +316,9 @@ def test_prompts_of_one_pass_wait_for_its_end() -> None:
     d, pool = pool_of(tp=8, precision="fp8")
     asked = {"concurrency": 4.0, "output_len": 4000.0}
     for input_len, passes in ((1000.0, 1.0), (16384.0, 8.0)):
-        ever, begun = (closed_loop(d.work, pool, input_len=input_len, waves=w, **asked) for w in (math.inf, 10.0))
+        ever, begun = (
+            closed_loop(d.work, pool, input_len=input_len, requests_per_user=w, **asked) for w in (math.inf, 10.0)
+        )
         prompts = 3.0 * begun.added
         assert begun.ttft - ever.ttft == pytest.approx(prompts * (1.0 + 1.0 / passes) / 20.0, rel=0.05)
 
@@ -336,7 +356,7 @@ def test_a_loop_that_holds_prompts_back() -> None:
     assert closed_loop(d.work, pool, poll=20.0, gather=20.0, gather_tokens=1e5, **alone) == closed_loop(
         d.work, pool, **alone
     )
-    pools = asked | {"apart": 1.0, "prefill": pool}
+    pools = asked | {"disaggregated": 1.0, "prefill": pool}
     assert closed_loop(d.work, pool, poll=20.0, **pools).ttft == closed_loop(d.work, pool, **pools).ttft
 
 
@@ -362,14 +382,16 @@ def test_steps_that_are_launched_ahead_played_one_by_one() -> None:
         )
     d, pool = pool_of(tp=8, precision="fp8")
     loop = {"concurrency": 32.0, "input_len": 2000.0, "output_len": 4000.0}
-    free, late, alike = (closed_loop(d.work, pool, ahead=a, spread=b, **loop) for a, b in ((0, 0.1), (1, 0.1), (1, 0)))
+    free, late, alike = (
+        closed_loop(d.work, pool, async_steps=a, spread=b, **loop) for a, b in ((0, 0.1), (1, 0.1), (1, 0))
+    )
     assert late.ttft - free.ttft > 31.0 / 32.0 * free.step
     assert alike.ttft - free.ttft == pytest.approx(31.0 / 32.0 * (free.step + 1.5 * free.added), rel=0.1)
-    assert closed_loop(d.work, pool, ahead=1.0, spread=0.0, **loop | {"concurrency": 1.0}).ttft == pytest.approx(
+    assert closed_loop(d.work, pool, async_steps=1.0, spread=0.0, **loop | {"concurrency": 1.0}).ttft == pytest.approx(
         closed_loop(d.work, pool, **loop | {"concurrency": 1.0}).ttft
     )
-    pools = loop | {"apart": 1.0, "prefill": pool}
-    assert closed_loop(d.work, pool, ahead=1.0, **pools) == closed_loop(d.work, pool, **pools)
+    pools = loop | {"disaggregated": 1.0, "prefill": pool}
+    assert closed_loop(d.work, pool, async_steps=1.0, **pools) == closed_loop(d.work, pool, **pools)
 
 
 @pytest.mark.independent
@@ -409,7 +431,7 @@ def test_reduced_hops_take_less_inside_a_domain_and_as_much_across() -> None:
     """With a tenth of a hop left, the step loses nine tenths of its latency; a group that leaves its domain loses nothing."""
     d, pool = pool_of(tp=8)
     plain = dataclasses.replace(pool.efficiencies, link_latency=1e-5, switch_time=0.0, short_link=0.0)
-    less = serving.served(plain, serving.Served(hops=0.1))
+    less = serving.served(plain, serving.ServerOverheads(hops=0.1))
 
     def step(eff: inference.Efficiencies, inside: float) -> float:
         machine = dataclasses.replace(pool.machine, tp_inside=inside)
@@ -425,7 +447,9 @@ def test_reduced_hops_take_less_inside_a_domain_and_as_much_across() -> None:
 @pytest.mark.independent
 def test_slow_prompts_slow_only_prompts() -> None:
     d, pool = pool_of(tp=8)
-    slow = dataclasses.replace(pool, efficiencies=serving.served(pool.efficiencies, serving.Served(prompts=2.0)))
+    slow = dataclasses.replace(
+        pool, efficiencies=serving.served(pool.efficiencies, serving.ServerOverheads(prompts=2.0))
+    )
     asked = {"concurrency": 16.0, "input_len": 2000.0, "output_len": 300.0}
     one, two = closed_loop(d.work, pool, **asked), closed_loop(d.work, slow, **asked)
     assert two.added == pytest.approx(2.0 * one.added, rel=0.02) and two.step == pytest.approx(one.step, rel=0.02)
@@ -444,8 +468,8 @@ def test_the_busiest_device_waits_for_nobody() -> None:
     """Experts that are alike load all devices alike; on one device there is no busiest; uneven ones give one of 32 more work."""
     d = inference.deploy("DeepSeek-V3", "H200", tp=1, dp=32, ep=32, precision="fp8", inter_bandwidth=50e9)
 
-    def work(ep: float, uneven: float) -> float:
-        eff = dataclasses.replace(d.efficiencies, uneven=uneven)
+    def work(ep: float, routing_cv2: float) -> float:
+        eff = dataclasses.replace(d.efficiencies, routing_cv2=routing_cv2)
         split, machine = (
             dataclasses.replace(d.split, ep=ep, dp=ep),
             dataclasses.replace(d.machine, ep_inside=min(ep, 8.0)),
@@ -483,4 +507,4 @@ def test_the_door_draws_ten_requests_for_each_in_flight_and_refuses_what_cannot_
         simulate("Llama-3.1-8B", "H100", concurrency=4, routing="least-loaded", input_len=200, output_len=20)
     d, pool = pool_of("Llama-3.1-8B")
     with pytest.raises(InputError, match="give prefill"):
-        closed_loop(d.work, pool, concurrency=1.0, input_len=10.0, output_len=10.0, apart=1.0)
+        closed_loop(d.work, pool, concurrency=1.0, input_len=10.0, output_len=10.0, disaggregated=1.0)

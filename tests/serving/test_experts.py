@@ -25,7 +25,7 @@ from mlsysim.serving_steps.expert_layer import (
     expert_work,
 )
 from mlsysim.serving_steps.rates import PRINTED
-from mlsysim.serving_steps.rungs import Rungs
+from mlsysim.serving_steps.step_options import StepOptions
 
 us = 1e-6
 NETWORK = 50e9
@@ -290,7 +290,7 @@ def test_rungs_of_experts() -> None:
     assert hit.hit == 3.5 and every.hit == dense.hit == 8
     assert hit.flops == every.flops == dense.flops / 4
     times = [
-        step_model(d, Rungs(experts=which)).time(Batch.of(d.model, decodes=[500.0]))
+        step_model(d, StepOptions(experts=which)).time(Batch.of(d.model, decodes=[500.0]))
         for which in ("hit", "all", "dense")
     ]
     assert times[0] < times[1] <= times[2]

@@ -15,7 +15,7 @@ from test_serving import CONFIGS, MODELS, REQUESTS, Steps
 
 import mlsysim
 from mlsysim import cli, inference, serving
-from mlsysim.doors import Parts
+from mlsysim.api import FleetSpec
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.serving import Config, Request, Simulation
 from mlsysim.serving.blocks import Blocks, Job, TreeBlocks
@@ -884,13 +884,13 @@ def test_a_draft_model_takes_its_memory_from_the_cache() -> None:
     with pytest.raises(InputError, match=r"draft_model: .* GB of weights for Llama-3.1-8B leave no room"):
         beside_draft(Config(kv_blocks=1000), big, steps)
     found = mlsysim.simulate(
-        "Llama-3.1-8B", "H100", rate=1, requests=2, parts=Parts(acceptance=(0.5,), draft_model="Llama-3.2-1B")
+        "Llama-3.1-8B", "H100", rate=1, requests=2, parts=FleetSpec(acceptance=(0.5,), draft_model="Llama-3.2-1B")
     )
     assert found.simulation is not None and found.simulation.limits.blocks == beside.kv_blocks
 
 
 def test_layers_and_forgetting_have_a_door() -> None:
-    parts = Parts(prefill_replicas=1, link_bandwidth=1e9, traffic="chats", history_len=300, summary_len=50)
+    parts = FleetSpec(prefill_replicas=1, link_bandwidth=1e9, traffic="chats", history_len=300, summary_len=50)
     whole, layers = (
         mlsysim.simulate("Llama-3.1-8B", "H100", rate=2, requests=12, parts=replace(parts, transfer=t)).simulation
         for t in ("whole", "layers")
@@ -899,30 +899,30 @@ def test_layers_and_forgetting_have_a_door() -> None:
     assert statistics.mean(layers.records.finished) < statistics.mean(whole.records.finished)
     assert {(c.history_len, c.summary_len) for c in parts.drawn(2.0, 12, 200.0, 1.0, ("",), 0)} == {(300, 50)}
     with pytest.raises(UnknownNameError, match="transfer"):
-        Parts(prefill_replicas=1, transfer="slices")
+        FleetSpec(prefill_replicas=1, transfer="slices")
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--link-bandwidth", "1 GB/s"], "link_bandwidth is for prefill_replicas"),
-        (["--transfer", "layers"], "transfer is for prefill_replicas"),
-        (["--history-len", "500"], "history_len is for traffic"),
-        (["--summary-len", "50", "--traffic", "chats"], "summary_len is for history_len"),
+        (["--link-bandwidth", "1 GB/s"], "link_bandwidth requires prefill_replicas"),
+        (["--transfer", "layers"], "transfer requires prefill_replicas"),
+        (["--history-len", "500"], "history_len requires traffic"),
+        (["--summary-len", "50", "--traffic", "chats"], "summary_len requires history_len"),
         (["--host-memory", "1 GB", "--prefix-tree"], "host_memory needs host_bandwidth"),
-        (["--host-memory", "1 GB"], "host_memory is for prefix_tree"),
-        (["--draft-model", "Llama-3.2-1B"], "draft_model is for acceptance"),
+        (["--host-memory", "1 GB"], "host_memory requires prefix_tree"),
+        (["--draft-model", "Llama-3.2-1B"], "draft_model requires acceptance"),
         (["--acceptance", "0.5,2"], "acceptance = 2.0 at position 2"),
         (["--acceptance", "often"], "not a list of numbers"),
         (["--routing", "prefix"], "needs a cache that says what is in it"),
         (["--autoscaler", "3"], "not two whole numbers"),
         (["--autoscaler", "3:2"], "most = 2"),
         (["--autoscaler", "1:2", "--replicas", "2"], "leave out --replicas"),
-        (["--target", "5"], "--target is for --autoscaler"),
-        (["--turns", "5"], "turns is for traffic"),
+        (["--target", "5"], "--target requires --autoscaler"),
+        (["--turns", "5"], "turns requires traffic"),
         (["--traffic", "chats", "--input-len", "9"], "give that instead of input_len"),
         (["--also-models", "Llama-3.1-8B", "--no-resident"], "need swap_bandwidth"),
-        (["--swap-bandwidth", "1 GB/s"], "swap_bandwidth is for also_models"),
+        (["--swap-bandwidth", "1 GB/s"], "swap_bandwidth requires also_models"),
         (["--also-models", "Lama"], "did you mean"),
     ],
 )
@@ -940,21 +940,23 @@ def test_the_command_says_what_is_wrong_with_parts(
 def test_the_door_plays_what_the_rooms_play() -> None:
     asked = [Request(0.3 * i, 200, 30) for i in range(12)]
     plain = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked)
-    same_parts = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked, parts=Parts())
+    same_parts = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked, parts=FleetSpec())
     assert plain.rows == same_parts.rows and type(same_parts.simulation) is Simulation
-    found = mlsysim.simulate("Llama-3.2-1B", "H100", trace=asked, parts=Parts(acceptance=(0.9,), prefill_replicas=1))
+    found = mlsysim.simulate(
+        "Llama-3.2-1B", "H100", trace=asked, parts=FleetSpec(acceptance=(0.9,), prefill_replicas=1)
+    )
     model = step_model(inference.deploy("Llama-3.2-1B", "H100"))
     spec = Speculation((0.9,), draft_share=1 / model.model.n_layers)
     servers = Servers(ModelReplica(model, speculation=spec))
     assert found.simulation is not None and found.devices == 2
     same(found.simulation, run(Fleet(servers, servers, Link(serving.ADAPTER)), single(asked)))
     scaled = mlsysim.simulate(
-        "Llama-3.2-1B", "H100", rate=5, requests=60, parts=Parts(autoscaler=Autoscaler(1, 4, 1.0, 1.0, 5.0, 1.0))
+        "Llama-3.2-1B", "H100", rate=5, requests=60, parts=FleetSpec(autoscaler=Autoscaler(1, 4, 1.0, 1.0, 5.0, 1.0))
     )
     assert scaled.mean("servers") > 1 and scaled.bill.devices > 1
     many = mlsysim.simulate(
-        "Llama-3.2-1B", "H100", rate=5, requests=20, runs=2, parts=Parts(traffic="chats", prefix_tree=True)
+        "Llama-3.2-1B", "H100", rate=5, requests=20, runs=2, parts=FleetSpec(traffic="chats", prefix_tree=True)
     )
     assert many.error("ttft_s.mean") > 0
-    ranks = mlsysim.simulate("Qwen3-30B-A3B", "4 H100", rate=5, requests=20, tp=1, ep=4, parts=Parts(dp=4))
+    ranks = mlsysim.simulate("Qwen3-30B-A3B", "4 H100", rate=5, requests=20, tp=1, ep=4, parts=FleetSpec(dp=4))
     assert ranks.devices == 4 and ranks.fits

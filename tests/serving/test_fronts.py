@@ -242,17 +242,29 @@ def test_a_front_ends_where_its_sweep_ended() -> None:
     what lies above it has more in flight than anybody measured, and the answer says so.
     """
     found = explore.frontier(
-        "gpt-oss-120B", "B200", input_len=1024, output_len=1024, precisions=("fp4",), modes=("together",), most=2
+        "gpt-oss-120B",
+        "B200",
+        input_len=1024,
+        output_len=1024,
+        precisions=("fp4",),
+        modes=("aggregated",),
+        max_devices=2,
     )
     held = [p for p in found.points if p.concurrency <= 256 and p.user_rate >= 86]
     best = max(held, key=lambda p: p.device_rate)
     assert best.device_rate == pytest.approx(22_213 / 2, rel=0.15)
     wide = explore.frontier(
-        "gpt-oss-120B", "B200", input_len=1024, output_len=1024, precisions=("fp4",), modes=("together",), most=8
+        "gpt-oss-120B",
+        "B200",
+        input_len=1024,
+        output_len=1024,
+        precisions=("fp4",),
+        modes=("aggregated",),
+        max_devices=8,
     )
     assert max(p.device_rate for p in wide.points if p.user_rate >= 86) > 1.3 * best.device_rate
     assert any("beyond every measured run of gpt-oss-120B" in note for note in wide.notes)
-    strange = explore.frontier("gpt-oss-120B", "MI355X", precisions=("fp4",), modes=("together",), most=2)
+    strange = explore.frontier("gpt-oss-120B", "MI355X", precisions=("fp4",), modes=("aggregated",), max_devices=2)
     assert any("no served run on CDNA 4" in note for note in strange.notes)
 
 

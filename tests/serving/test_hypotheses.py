@@ -16,9 +16,9 @@ from mlsysim.evidence.measured.serving_runs import METRICS
 from mlsysim.evidence.studies import experiments as ex
 from mlsysim.evidence.studies import ladder
 from mlsysim.inference import deploy
-from mlsysim.serving_steps import BASELINE, TIER_0, Batch, Rungs, step_model
+from mlsysim.serving_steps import BASELINE, TIER_0, Batch, StepOptions, step_model
 from mlsysim.serving_steps import comparisons as c
-from mlsysim.serving_steps.rungs import BLEND
+from mlsysim.serving_steps.step_options import BLEND
 
 TIMES = st.floats(1e-4, 1.0)
 
@@ -44,7 +44,7 @@ def test_a_blend_lies_between_the_two_steps(prefill: float, decode: float, new: 
 
 @pytest.mark.independent
 def test_the_step_model_blends_as_the_equation_does() -> None:
-    model = step_model(deploy("Llama-2-7B", "H100"), Rungs(mixing="blend"))
+    model = step_model(deploy("Llama-2-7B", "H100"), StepOptions(mixing="blend"))
     pure = step_model(model.deployment, TIER_0)
     for new, running in ((700, 12), (8, 40)):
         mixed = sweeps.prompt_batch(new, running, 900)

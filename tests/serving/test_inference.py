@@ -786,7 +786,7 @@ _THERE: dict[str, tuple[dict[str, Any], float]] = {
     "overlap": ({}, 1.0),
     "network_start": ({"split": {"dp": 8, "ep": 8}, "eff": {"network_start": 1e-4}}, 0.0),  # experts on four domains
     "hop_share": ({"eff": {"hop_share": 1.0}}, 0.1),
-    "uneven": ({"split": {"dp": 1, "ep": 1}}, 1.0),  # on one device there is no busiest, and fewer experts are met
+    "routing_cv2": ({"split": {"dp": 1, "ep": 1}}, 1.0),  # on one device there is no busiest, and fewer experts are met
     "spread": ({"split": {"tp": 8}, "work": {"kv_shards": 1}}, 1.0),
 }
 

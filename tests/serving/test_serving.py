@@ -830,7 +830,7 @@ def test_first_come_first_scheduled(requests: list[Request], config: Config) -> 
 def test_more_bandwidth_is_never_slower_on_a_synchronous_load(requests: list[tuple[int, int]], faster: float) -> None:
     slow = MODELS["Llama-2-7B"]
     machine = replace(slow.deployment.machine, memory_bandwidth=faster * slow.deployment.machine.memory_bandwidth)
-    fast = StepModel(replace(slow.deployment, machine=machine), slow.rates, slow.rungs)
+    fast = StepModel(replace(slow.deployment, machine=machine), slow.rates, slow.options)
     load = [Request(100.0 * i, p, n) for i, (p, n) in enumerate(requests)]  # one at a time
     for a, b in zip(simulate(slow, load).records, simulate(fast, load).records, strict=True):
         assert b.e2e_s is not None and a.e2e_s is not None and a.ttft_s is not None and b.ttft_s is not None

@@ -24,8 +24,8 @@ from mlsysim.serving_steps import (
     Batch,
     Rate,
     Rates,
-    Rungs,
     StepModel,
+    StepOptions,
     StepTerms,
     layer_products,
     products_table,
@@ -42,8 +42,8 @@ SEVEN = step_model(deploy("Llama-2-7B", "H100"), TIER_0)
 PLAIN = Rates()  # datasheet shares, no starts
 
 
-def model(name: str = "Llama-2-7B", device: str = "H100", rungs: Rungs = TIER_0, **how: Any) -> StepModel:
-    return step_model(deploy(name, device, **how), rungs)
+def model(name: str = "Llama-2-7B", device: str = "H100", options: StepOptions = TIER_0, **how: Any) -> StepModel:
+    return step_model(deploy(name, device, **how), options)
 
 
 # Equations
@@ -256,19 +256,21 @@ def test_outside_the_table_its_edge_is_held_and_said() -> None:
     assert table.efficiency(1, 4096, 6144) == table.efficiency(8, 4096, 6144)
     assert table.efficiency(64, 20000, 20000) == table.efficiency(64, 8192, 11008)
     assert table.covers(8, 2048, 6144) and not table.covers(7, 2048, 6144) and not table.covers(8, 1, 6144)
-    m = model("Llama-2-7B", precision="fp8", rungs=Rungs(lookup="bilinear"))
+    m = model("Llama-2-7B", precision="fp8", options=StepOptions(lookup="bilinear"))
     text = str(m.explain(Batch(decodes=1.0, context=100.0)))
     assert "outside the table: held at its edge" in text
     inside = str(m.explain(Batch(decodes=64.0, context=100.0)))
     assert "bilinear in the table of 8-bit products (" in inside  # the fused projection of 7B
-    assert "taken over from H100" in str(model(device="A100-80GB", rungs=Rungs(lookup="nearest")).explain(DECODE))
+    assert "taken over from H100" in str(
+        model(device="A100-80GB", options=StepOptions(lookup="nearest")).explain(DECODE)
+    )
 
 
 @pytest.mark.published
 def test_a_step_from_the_table_takes_the_times_that_were_measured() -> None:
     """inferencesim2026kernels: 64 rows times 4096 x 6144, the fused projection of Llama-3.1-8B, took 15.136 us, start and all."""
     for lookup in ("nearest", "bilinear"):
-        m = model("Llama-3.1-8B", precision="fp8", rungs=Rungs(lookup=lookup))
+        m = model("Llama-3.1-8B", precision="fp8", options=StepOptions(lookup=lookup))
         qkv = next(k for k in m.kernels(Batch(decodes=64.0, context=64.0)) if k.name == "qkv")
         assert qkv.time / 32 == pytest.approx(15.136e-6)
 
@@ -284,7 +286,7 @@ def test_jumps_count_what_no_growth_of_work_explains() -> None:
 def test_interpolation_takes_the_jumps_away() -> None:
     counts = {}
     for lookup in ("nearest", "bilinear", "rates"):
-        m = model(precision="fp8", rungs=Rungs(lookup=lookup))
+        m = model(precision="fp8", options=StepOptions(lookup=lookup))
         found = 0
         for sweep in ([Batch(decodes=b, context=512.0 * b) for b in range(1, 257)], PROMPTS):
             products = [sum(k.time for k in m.kernels(b) if k.part in ("projections", "mlp")) for b in sweep]
@@ -347,7 +349,7 @@ def test_starts_of_a_step_are_those_of_its_kernels() -> None:
     # four products and five small kernels a layer, one attention, and the head
     expected = serving_steps.kernel_starts(32, 4 + 5, r.products_16bit.start, 1, r.decode_attention.start, 1)
     assert with_starts - without == pytest.approx(expected)
-    assert model(rungs=Rungs(overhead="none")).time(DECODE) == pytest.approx(model().time(DECODE) - expected)
+    assert model(options=StepOptions(overhead="none")).time(DECODE) == pytest.approx(model().time(DECODE) - expected)
 
 
 @pytest.mark.published
@@ -369,8 +371,8 @@ def test_synchronous_decoding_of_measured_runs() -> None:
 
 _SHAPES = ("Llama-2-7B", "Llama-3.1-70B", "Mixtral-8x7B", "DeepSeek-V3", "Qwen3-14B", "Mistral-7B")
 _RUNGS = (
-    TIER_0, BASELINE, Rungs(lookup="bilinear"), Rungs(granularity="step"), Rungs(mixing="max"), Rungs(mixing="sum"),
-    Rungs(overhead="fixed"), Rungs(experts="all"),
+    TIER_0, BASELINE, StepOptions(lookup="bilinear"), StepOptions(granularity="step"), StepOptions(mixing="max"), StepOptions(mixing="sum"),
+    StepOptions(overhead="fixed"), StepOptions(experts="all"),
 )  # fmt: skip
 
 
@@ -385,10 +387,10 @@ def some_batches(seed: int = 3, count: int = 12) -> list[Batch]:
 
 @pytest.mark.independent
 @pytest.mark.parametrize("name", _SHAPES)
-@pytest.mark.parametrize("rungs", _RUNGS, ids=str)
-def test_terms_sum_to_the_time_and_no_step_beats_its_bytes(name: str, rungs: Rungs) -> None:
+@pytest.mark.parametrize("options", _RUNGS, ids=str)
+def test_terms_sum_to_the_time_and_no_step_beats_its_bytes(name: str, options: StepOptions) -> None:
     big = catalog.model(name).hidden >= 7000
-    m = model(name, tp=8 if big else 1, precision="fp8" if name == "DeepSeek-V3" else "bf16", rungs=rungs)
+    m = model(name, tp=8 if big else 1, precision="fp8" if name == "DeepSeek-V3" else "bf16", options=options)
     for b in some_batches():
         t = m.terms(b)
         assert m.time(b) == pytest.approx(math.fsum(vars(t).values()), rel=1e-12)
@@ -399,7 +401,7 @@ def test_terms_sum_to_the_time_and_no_step_beats_its_bytes(name: str, rungs: Run
             answers = Batch(decodes=b.decodes, context=b.context, windowed_context=b.context / 2)
             assert m.decoding(b.decodes)(b.context, b.context / 2) == m.time(answers)
             assert m.time(answers) == pytest.approx(m.terms(answers).time, rel=1e-12)
-        if rungs.mixing == "additive":
+        if options.mixing == "additive":
             read = sum(k.layers * k.bytes for k in m.kernels(b))
             done = sum(k.layers * k.flops for k in m.kernels(b))
             assert m.time(b) >= read / m.deployment.machine.memory_bandwidth * (1 - 1e-12)
@@ -407,9 +409,9 @@ def test_terms_sum_to_the_time_and_no_step_beats_its_bytes(name: str, rungs: Run
 
 
 @pytest.mark.independent
-@pytest.mark.parametrize("rungs", _RUNGS, ids=str)
-def test_arrays_are_many_numbers(rungs: Rungs) -> None:
-    m = model("Mixtral-8x7B", rungs=rungs)
+@pytest.mark.parametrize("options", _RUNGS, ids=str)
+def test_arrays_are_many_numbers(options: StepOptions) -> None:
+    m = model("Mixtral-8x7B", options=options)
     batches = some_batches()
     both = Batch(**{f.name: np.array([getattr(b, f.name) for b in batches], float) for f in fields(Batch)})
     assert m.time(both) == pytest.approx([m.time(b) for b in batches], rel=1e-12)
@@ -423,13 +425,13 @@ def test_more_bandwidth_is_never_slower(factor: float, decodes: int, context: in
     d = SEVEN.deployment
     fast = replace(d, machine=replace(d.machine, memory_bandwidth=d.machine.memory_bandwidth * factor))
     b = Batch.of(d.model, prefills=[(new, 0)] if new else [], decodes=[context] * decodes)
-    for rungs in (TIER_0, Rungs(granularity="step"), Rungs(mixing="blend")):
-        assert step_model(fast, rungs).time(b) <= step_model(d, rungs).time(b) * (1 + 1e-12)
+    for options in (TIER_0, StepOptions(granularity="step"), StepOptions(mixing="blend")):
+        assert step_model(fast, options).time(b) <= step_model(d, options).time(b) * (1 + 1e-12)
 
 
 @pytest.mark.independent
 def test_one_maximum_for_the_step_is_never_above_the_kernels() -> None:
-    coarse = model(rungs=Rungs(granularity="step"))
+    coarse = model(options=StepOptions(granularity="step"))
     gaps = [SEVEN.time(b) / coarse.time(b) for b in (*some_batches(), MIXED)]
     assert min(gaps) >= 1 - 1e-12 and max(gaps) > 1.02
 
@@ -448,20 +450,22 @@ def test_more_work_never_takes_less_time() -> None:
 
 @pytest.mark.independent
 def test_every_rung_changes_what_it_names() -> None:
-    for name, values in serving_steps.rungs.CHOICES.items():
+    for name, values in serving_steps.step_options.CHOICES.items():
         shape = "Mixtral-8x7B" if name == "experts" else "Llama-2-7B"
         few = Batch(decodes=3.0, context=900.0)
-        ladder = {v: model(shape, rungs=replace(TIER_0, **{name: v})) for v in values}
+        ladder = {v: model(shape, options=replace(TIER_0, **{name: v})) for v in values}
         times = {v: (m.time(few), m.time(MIXED)) for v, m in ladder.items()}
         assert len(set(times.values())) == len(values), f"{name}: {times}"
-    assert model(rungs=Rungs(bandwidth="flat")).time(DECODE) > model(rungs=Rungs(bandwidth="datasheet")).time(DECODE)
-    fixed, none = (model(rungs=Rungs(overhead=o)) for o in ("fixed", "none"))
+    assert model(options=StepOptions(bandwidth="flat")).time(DECODE) > model(
+        options=StepOptions(bandwidth="datasheet")
+    ).time(DECODE)
+    fixed, none = (model(options=StepOptions(overhead=o)) for o in ("fixed", "none"))
     assert fixed.time(DECODE) - none.time(DECODE) == pytest.approx(5e-3)
     assert fixed.time(MIXED) - none.time(MIXED) == pytest.approx(30e-3)
-    step = model(rungs=Rungs(overhead="step"))
+    step = model(options=StepOptions(overhead="step"))
     assert step.time(DECODE) - none.time(DECODE) == pytest.approx(50e-6)
-    layers = model(tp=2, rungs=Rungs(overhead="layers")).time(DECODE)
-    assert layers - model(tp=2, rungs=Rungs(overhead="none")).time(DECODE) == pytest.approx(100e-6 * 32 / 2)
+    layers = model(tp=2, options=StepOptions(overhead="layers")).time(DECODE)
+    assert layers - model(tp=2, options=StepOptions(overhead="none")).time(DECODE) == pytest.approx(100e-6 * 32 / 2)
 
 
 @pytest.mark.independent
@@ -472,11 +476,11 @@ def test_a_mixed_step_costs_less_than_two_and_more_than_either() -> None:
     )
     one, other, both = (SEVEN.time(b) for b in (prompts, answers, MIXED))
     assert max(one, other) < both < one + other
-    assert model(rungs=Rungs(mixing="sum")).time(MIXED) == pytest.approx(one + other)
-    assert model(rungs=Rungs(mixing="max")).time(MIXED) == pytest.approx(max(one, other))
-    assert model(rungs=Rungs(mixing="blend")).time(MIXED) == pytest.approx(0.75 * one + 0.25 * other)
+    assert model(options=StepOptions(mixing="sum")).time(MIXED) == pytest.approx(one + other)
+    assert model(options=StepOptions(mixing="max")).time(MIXED) == pytest.approx(max(one, other))
+    assert model(options=StepOptions(mixing="blend")).time(MIXED) == pytest.approx(0.75 * one + 0.25 * other)
     for pure in (prompts, answers):
-        assert model(rungs=Rungs(mixing="blend")).time(pure) == pytest.approx(SEVEN.time(pure))
+        assert model(options=StepOptions(mixing="blend")).time(pure) == pytest.approx(SEVEN.time(pure))
 
 
 @pytest.mark.independent
@@ -582,7 +586,7 @@ def test_datasheet_rates_are_a_bound() -> None:
         (lambda: Batch.of(SEVEN.model, decodes=[0]), r"context 0 outside \[1, inf\); count the new token"),
         (lambda: Batch.of(SEVEN.model, decodes=[float("nan")]), "context nan"),
         (lambda: model(tp=1, pp=2), r"pp = 2 stages are not modelled; use tp"),
-        (lambda: Rungs(lookup="cubic"), "lookup"),
+        (lambda: StepOptions(lookup="cubic"), "lookup"),
         (lambda: SEVEN.time(Batch(decodes=1.0, context=-5.0)), "bytes|m ="),
         (lambda: SEVEN.time(Batch(decodes=float("nan"), context=5.0)), "nan"),
         (lambda: SEVEN.time(Batch(prefills=1.0, prefill_tokens=5.0, prefill_pairs=float("inf"))), "inf"),

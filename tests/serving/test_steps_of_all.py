@@ -14,7 +14,7 @@ from mlsysim.efficiencies import MIDDLE, kernel_shares, known_server, lineage, s
 from mlsysim.errors import InputError
 from mlsysim.evidence.predictors import PREDICTORS, shipped_constants
 from mlsysim.inference import Efficiencies, decode_step, deploy, prefill
-from mlsysim.serving_steps import TIER_0, Batch, Rungs, StepModel, rates, step_model
+from mlsysim.serving_steps import TIER_0, Batch, StepModel, StepOptions, rates, step_model
 from mlsysim.serving_steps.rates import shipped_rates
 
 MODELS = ["Llama-3.1-8B", "Mixtral-8x7B", "DeepSeek-V3", "Gemma-2-9b"]
@@ -120,7 +120,7 @@ def test_the_short_cut_of_a_step_is_the_step(device: str) -> None:
         Batch(prefill_tokens=1.0, prefills=1.0, prefill_pairs=-5.0, windowed_pairs=-5.0),
     ],
 )
-def test_sums_below_zero_are_refused_on_the_short_way_too(rungs: Rungs | None, batch: Batch) -> None:
+def test_sums_below_zero_are_refused_on_the_short_way_too(rungs: StepOptions | None, batch: Batch) -> None:
     m = step_model(deploy("Llama-3.1-8B", "H100"), rungs)
     m.time(replace(batch, context=0.0, prefill_pairs=0.0, windowed_pairs=0.0))  # whose counts are known then
     with pytest.raises(InputError, match=r"= -\S+ is outside \[0, inf\)"):
@@ -140,7 +140,7 @@ def test_simulate_is_calibrated_and_says_so() -> None:
     assert "overhead" in str(m.explain()) and "efficiencies" in m.to_dict()
     ladder = step_model(d, TIER_0)
     assert ladder.mixed is None and ladder.rates == rates("H100")
-    assert step_model(d, Rungs()).mixed is None
+    assert step_model(d, StepOptions()).mixed is None
 
 
 # Terms, each by hand

@@ -91,7 +91,7 @@ class Plan:
     after: Block = ()
     modules: int = 0
     tower: int = 0
-    counts_only: str = ""
+    parameters_only: str = ""
 
     def attend(self, window: int = 0, **changed: Any) -> Block:
         """The attention of a layer."""
@@ -162,7 +162,7 @@ class Plan:
             "after": (*self.after, *blocks.head(self.hidden, self.vocab, norm_bias=self.norm_bias, **self.head)),
             "modules": self.module(),
             "tower_parameters": self.tower,
-            "counts_only": self.counts_only,
+            "parameters_only": self.parameters_only,
         }
 
 

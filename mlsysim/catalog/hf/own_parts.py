@@ -86,7 +86,7 @@ def _mixed(c: Config) -> bool:
 def diffllama(p: Plan) -> None:
     """Llama whose scores are differences of two: four learned vectors for each layer's balance."""
     p.add(vector("balance", 4 * p.attention["head_dim"]))
-    p.counts_only = "differential attention, whose heads take values twice as wide"
+    p.parameters_only = "differential attention, whose heads take values twice as wide"
 
 
 def doge(p: Plan) -> None:
@@ -98,7 +98,7 @@ def doge(p: Plan) -> None:
         p.embedding["tables"] = p.layers * 2 * n * h
         own += (matrix("pick", h, 2 * math.isqrt(n)),)
     p.add(*own)
-    p.counts_only = "mask that picks keys by their values"
+    p.parameters_only = "mask that picks keys by their values"
 
 
 def rwkv(p: Plan) -> None:
@@ -109,7 +109,7 @@ def rwkv(p: Plan) -> None:
     # decays and mixtures of two tokens; a norm in front of all layers
     p.mixers, p.attention = [(*mixer, vector("decays", 2 * inner + 5 * h))] * p.layers, {}
     p.before = (vector("norm", 2 * h),)
-    p.counts_only = "recurrence of sums that decay channel by channel"
+    p.parameters_only = "recurrence of sums that decay channel by channel"
 
 
 def zaya(p: Plan) -> None:
@@ -125,7 +125,7 @@ def zaya(p: Plan) -> None:
     own += (vector("scales", 2 * both + kv + 8 * h + 4 * rank + n + 1),)
     p.more = [own] + [(*own, vector("router state", rank))] * (p.layers - 1)
     p.after = (vector("scales", 2 * h),)
-    p.counts_only = "convolutions of queries and keys, and values half of which are of the token before"
+    p.parameters_only = "convolutions of queries and keys, and values half of which are of the token before"
 
 
 def jetmoe(p: Plan) -> None:
@@ -134,7 +134,7 @@ def jetmoe(p: Plan) -> None:
     mixer: Block = (matrix("keys and values", h, 2 * inner), matrix("router", h, n))
     mixer += (matrix("queries", h, n * inner), matrix("output", n * inner, h))
     p.mixers, p.attention = [(*mixer, vector("bias", 2 * h))] * p.layers, {}  # a bias behind each mixture
-    p.counts_only = "experts of attention, of which a token meets a few"
+    p.parameters_only = "experts of attention, of which a token meets a few"
 
 
 def inkling(p: Plan) -> None:
@@ -161,7 +161,7 @@ def inkling(p: Plan) -> None:
         return (*found, *((matrix("sinks of experts", h, sink), vector("scale", 1)) if sparse else ()))
 
     p.more = [own(near, sparse) for near, sparse in zip(p.windows, p.sparse, strict=True)]
-    p.counts_only = "convolutions of keys and values, and positions that are learned relations"
+    p.parameters_only = "convolutions of keys and values, and positions that are learned relations"
 
 
 def mllama(p: Plan) -> None:
@@ -180,7 +180,7 @@ def mllama(p: Plan) -> None:
     )
     p.mixers = [crossing if i in listed else mixer for i, mixer in enumerate(p.attended())]
     p.embedding["tables"] = 8 * h  # rows for what stands for an image, which the head has not
-    p.counts_only = "layers that attend to an image alone"
+    p.parameters_only = "layers that attend to an image alone"
 
 
 def ernie4_5_vl_text(c: Config) -> tuple[Plan, int]:
@@ -262,7 +262,7 @@ def qwen4_exp(p: Plan) -> None:
     p.more = [(*both, *(index if one else ()), *rest) for one, rest in zip(attends, more, strict=True)]
     p.after = (*mixed, vector("norm of streams", wide))
     _ngrams(p, streams)
-    p.counts_only = "indexer over averages of keys, which picks blocks of them" if count else ""
+    p.parameters_only = "indexer over averages of keys, which picks blocks of them" if count else ""
 
 
 def muse_spark(p: Plan) -> None:

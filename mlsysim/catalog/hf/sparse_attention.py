@@ -135,7 +135,7 @@ def deepseek_v4(p: Plan) -> None:
     number = c.size("hc_mult", default=4)
     streams(p, number, (2 + number) * number, 3)
     p.mixers, p.attention = [(*attention, *made[rate]) for rate in rates], {}
-    p.counts_only = "keys compressed four or 128 to one beside a window, and an indexer over compressed keys"
+    p.parameters_only = "keys compressed four or 128 to one beside a window, and an indexer over compressed keys"
 
 
 def glm5_next(p: Plan) -> None:
@@ -159,7 +159,7 @@ def glm5_next(p: Plan) -> None:
     p.mixers, p.attention = [full if one else delta for one in p.full(nth(4))], {}
     outputs = (2 + number) * number
     p.add(*(matrix("streams", number * h, outputs), vector("streams", outputs + 3)) * 2)
-    p.counts_only = "latent attention with an indexer over pooled keys, beside layers of delta attention"
+    p.parameters_only = "latent attention with an indexer over pooled keys, beside layers of delta attention"
 
 
 def mistral_large4(p: Plan) -> None:
@@ -178,7 +178,7 @@ def mistral_large4(p: Plan) -> None:
     bare = (*_latent(h, heads, head_dim=nope + rope, rope_dim=0, **sizes), *indexer)
     rotated = (*_latent(h, heads, head_dim=nope, rope_dim=rope, **sizes), *indexer)
     p.mixers, p.attention = [rotated if one else bare for one in turned], {}
-    p.counts_only = "latent attention with an indexer, rotated in some layers and not in others"
+    p.parameters_only = "latent attention with an indexer, rotated in some layers and not in others"
 
 
 def dots3_note(p: Plan) -> None:
@@ -199,7 +199,7 @@ def dots3_note(p: Plan) -> None:
             made += _indexer(p.hidden, rank, layer.size("index_n_heads"), layer.size("index_head_dim"))
         mixers.append(made)
     p.mixers, p.attention = mixers, {}
-    p.counts_only = "latent attention of two sizes, with a window and with an indexer"
+    p.parameters_only = "latent attention of two sizes, with a window and with an indexer"
 
 
 # fmt: off

@@ -7,9 +7,9 @@
 
 from mlsysim.course.exercises.chapters import EXERCISES, OBJECTIVES, assignment, exercise
 from mlsysim.course.exercises.definitions import Exercise, Inputs, Mistake, Prompt, normalise_seed
-from mlsysim.course.exercises.desk import Desk
 from mlsysim.course.exercises.engine import Feedback, grade
 from mlsysim.course.exercises.routes import Route, route
+from mlsysim.course.exercises.session import Desk
 
 __all__ = [
     "EXERCISES",

@@ -77,7 +77,7 @@ def is_given(answer: object) -> bool:
     )
 
 
-def said(answer: object) -> str:
+def describe(answer: object) -> str:
     """An answer as an error quotes it."""
     if isinstance(answer, str):
         return repr(answer if len(answer) <= 40 else answer[:40] + "…")
@@ -114,7 +114,7 @@ def read(answer: object, unit: str, prompt: str = "", whole: bool = False) -> fl
         return _text(answer, unit, prompt, wanted)
     value = _alone(answer)
     if value is None:
-        raise InputError(f"{said(answer)} is not a number: give {wanted}.")
+        raise InputError(f"{describe(answer)} is not a number: give {wanted}.")
     if not math.isfinite(value):
         raise InputError(f"{value} is not a finite number: give {wanted}.")
     return value * units.unit(unit).factor
@@ -150,7 +150,7 @@ def _digits(text: str, quoted: str, wanted: str) -> str:
 
 
 def _text(answer: str, unit: str, prompt: str, wanted: str) -> float:
-    quoted = said(answer)
+    quoted = describe(answer)
     refusal = InputError(f"{quoted} is not read: give {wanted}.")
     if len(answer) > _MAX_TEXT:
         raise refusal

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from mlsysim.course.exercises.definitions import KINDS, Answer, Exercise, Given, Inputs, Mistake, Options
 from mlsysim.course.exercises.running import run
-from mlsysim.equations import is_recording
+from mlsysim.equations import is_tracing
 from mlsysim.errors import InputError, unknown_name
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def _answer(where: str, code: str, way: str) -> Callable[[Inputs], Answer]:
     def kept(items: tuple[tuple[str, Any], ...]) -> Answer:
         return answer(dict(items))
 
-    return lambda g: answer(g) if is_recording() else kept(tuple(g.items()))  # what is kept shows no equation
+    return lambda g: answer(g) if is_tracing() else kept(tuple(g.items()))  # what is kept shows no equation
 
 
 def _folded(text: str) -> str:

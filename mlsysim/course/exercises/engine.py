@@ -120,6 +120,6 @@ def _read(exercise: Exercise, answer: object) -> Answer:
     if exercise.answers:
         word = answer.strip().casefold().removesuffix("bound").rstrip(" -") if isinstance(answer, str) else ""
         if word not in exercise.answers:
-            raise InputError(f"{answers.said(answer)} is not one of the choices: give {wanted}.")
+            raise InputError(f"{answers.describe(answer)} is not one of the choices: give {wanted}.")
         return word
     return answers.read(answer, exercise.unit, f"{exercise.title} {exercise.prompt}", exercise.whole)

@@ -13,7 +13,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import mlsysim
-from mlsysim.equations import is_recording
+from mlsysim.equations import is_tracing
 from mlsysim.errors import InputError
 
 Step = tuple[frozenset[str], CodeType]
@@ -113,7 +113,7 @@ def run(given: Mapping[str, Any], solution: str, way: str = "") -> Any:
         for _, code in before:
             exec(code, space)
         given = {**given, **{name: space[name] for names, _ in before for name in names}}
-    if inside or is_recording():  # what is kept would show no equation
+    if inside or is_tracing():  # what is kept would show no equation
         space = _execute(given, solution, inside, way)
     else:
         space = {**_solved(tuple(given.items()), solution), **_modules(way)}

@@ -1,4 +1,4 @@
-"""Sizing a job from a form of texts: what fits, how fast it is, what it costs. It asks the doors and computes nothing of its own.
+"""Sizing a job from a form of texts: what fits, how fast it is, what it costs. It calls mlsysim.api and computes nothing of its own.
 
 >>> from mlsysim.course.sizing import size
 >>> size({"task": "fits", "model": "Llama-3.1-8B", "device": "H100"})["answer"]["fits"]

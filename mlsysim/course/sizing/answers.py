@@ -6,19 +6,19 @@ from html import escape
 from typing import Any
 
 from mlsysim import catalog, energy, equations, memory, units
+from mlsysim.api.arguments import Defaults, merge_targets, pluralize
+from mlsysim.api.bills import Bill
+from mlsysim.api.serving import Served, serve, splits
+from mlsysim.api.targets import SLO
+from mlsysim.api.training import SEQ, Trained, default_batch, described, networked, train
 from mlsysim.capacity import Load
 from mlsysim.catalog import Machines, Model
 from mlsysim.cost.rent import rent_of
 from mlsysim.course.sizing import plans
 from mlsysim.course.sizing.fields import FieldError, Job, job
-from mlsysim.doors.bills import Bill
-from mlsysim.doors.serving import Served, serve, splits
-from mlsysim.doors.targets import SLO
-from mlsysim.doors.training import SEQ, Trained, default_batch, described, networked, train
-from mlsysim.doors.words import Assumed, counted, paired
 from mlsysim.equations import Equation
 from mlsysim.errors import MlsysimError
-from mlsysim.results import Explanation, plain, shown
+from mlsysim.results import Explanation, format_value, plain
 
 MILLION = 1e6
 _SERVE = ("rate", "input_len", "output_len", "tp", "pp", "ep", "precision", "weights", "kv", "price", "pue")
@@ -73,7 +73,7 @@ def _quantity(name: str, label: str, value: Any, unit: str, more: str = "") -> R
         label,
         None if value is None else float(value),
         unit,
-        (shown(float(value), unit) if value is not None else "not known") + more,
+        (format_value(float(value), unit) if value is not None else "not known") + more,
     )
 
 
@@ -200,8 +200,8 @@ def _alone(s: Served) -> tuple[Row, list[Row]]:
     """How fast a static batch is, and its rows."""
     g = s.generation
     low, high = (float(x) for x in g.interval().ends)
-    said = f"First token after {shown(g.ttft, 's')}, then one every {shown(g.itl, 's')}"
-    past = f" ({shown(low, 's')} to {shown(high, 's')} in {g.interval().quantiles.nominal:.0%} of past errors)"
+    said = f"First token after {format_value(g.ttft, 's')}, then one every {format_value(g.itl, 's')}"
+    past = f" ({format_value(low, 's')} to {format_value(high, 's')} in {g.interval().quantiles.nominal:.0%} of past errors)"
     return Row("speed", "How fast", float(g.itl), "s", said), [
         _quantity("ttft", "Time to the first token", g.ttft, "s"),
         _quantity("itl", "Time between tokens", g.itl, "s"),
@@ -215,8 +215,8 @@ def _loaded(s: Served, load: Load) -> tuple[Row, list[Row]]:
     """How fast replicas under load are, and their rows."""
     share = f"{100 * load.quantile:g} %"
     said = (
-        f"{float(load.rate):,.4g} requests/s, first token within {shown(load.ttft_quantile, 's')} ({share} of them), "
-        f"then one every {shown(load.itl, 's')}"
+        f"{float(load.rate):,.4g} requests/s, first token within {format_value(load.ttft_quantile, 's')} ({share} of them), "
+        f"then one every {format_value(load.itl, 's')}"
     )
     rows = [
         _number("rate", "Requests per second", float(load.rate), "1/s"),
@@ -275,7 +275,7 @@ def _serve(j: Job) -> Sized:
     if s.fits:
         sized.folds["Where it comes from"] = _explained(s.explain())
     else:
-        sized.folds["What would fit"] = _listed(s.remedies)
+        sized.folds["What would fit"] = _listed(s.suggestions)
     return sized
 
 
@@ -285,7 +285,7 @@ def _layouts(s: Served) -> str:
     rows = ""
     for o in s.options:
         each = f"TP{o.tp}" + (f" PP{o.pp}" if o.pp > 1 else "")
-        why = "this is the answer" if o is s.option else o.refusal or "more devices, or a larger replica"
+        why = "this is the answer" if o is s.option else o.infeasible_reason or "more devices, or a larger replica"
         rows += f"<tr><td>{each}</td><td>{o.devices:,}</td><td>{escape(why)}</td></tr>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
@@ -378,7 +378,7 @@ def _fits(j: Job) -> Sized:
 
 
 def _train(j: Job) -> Sized:
-    m, taken = j.model, Assumed()
+    m, taken = j.model, Defaults()
     machines: Machines = networked(j.machines, taken)
     seq = j.given.get("seq", min(SEQ, m.learned_positions or SEQ))
     batch = j.given.get("global_batch", default_batch(machines.devices, seq))
@@ -389,16 +389,16 @@ def _train(j: Job) -> Sized:
     made = {"plan": found.plan, **j.of("global_batch", "seq", "precision", "tokens"), **_common(j)}
     t: Trained = train(m, j.machines, **made)
     step, bill, run = t.step, t.bill, t.time_to_train
-    spread = "" if t.range is None else f" ({shown(t.range[0], 's')} to {shown(t.range[1], 's')})"
+    spread = "" if t.range is None else f" ({format_value(t.range[0], 's')} to {format_value(t.range[1], 's')})"
     on = f"{machines}"
     if t.fits:
         fits = Row("fits", "Does it fit?", True, "", f"Yes, on {on}: {t.reason.removeprefix('fits: ')}")
         total = None if run is None or bill.cost_rate is None else run * bill.cost_rate
         cost = _money(bill.cost_rate, bill.cost_per_token, "tokens", total)
-        pace = f"{shown(step.time, 's')} a step{spread}"
+        pace = f"{format_value(step.time, 's')} a step{spread}"
         said = f"{pace}, {float(step.tokens / step.time):,.4g} tokens/s"
         if run is not None:
-            said = f"{shown(run, 's')} for {j.given['tokens']:,.4g} tokens, {pace}"
+            said = f"{format_value(run, 's')} for {j.given['tokens']:,.4g} tokens, {pace}"
         speed = Row("speed", "How fast", float(step.time) if run is None else run, "s", said)
     else:
         fits = Row("fits", "Does it fit?", False, "", f"No, on {on}: {t.reason.removeprefix('does not fit: ')}")
@@ -421,7 +421,7 @@ def _train(j: Job) -> Sized:
     rows.append(_quantity("memory", "Memory of a device that is counted", step.memory.total, "byte"))
     sized = Sized(j, "mlsysim.train", made, t, fits, speed, cost, rows)
     sized.lines = [
-        f"Plan: {described(found.plan)}; the best of {counted(found.tried, 'plan')} tried here, of which {found.fitting:,} fit.",
+        f"Plan: {described(found.plan)}; the best of {pluralize(found.tried, 'plan')} tried here, of which {found.fitting:,} fit.",
         *t.assumed,
     ]
     more = f"<p>{escape(plans.LEFT_OUT)} <code>mlsysim.plan</code> compares them all.</p>"
@@ -493,7 +493,7 @@ def more(form: Mapping[str, str]) -> dict[str, Any]:
     """What would change the answer, each asked again: it takes longer, so a page asks for it by itself."""
     try:
         s = sized(form)
-        lines = paired(s.result.changes) if getattr(s.result, "answered", False) else []
+        lines = merge_targets(s.result.sensitivities) if getattr(s.result, "answered", False) else []
     except (MlsysimError, ValueError, OverflowError, ZeroDivisionError, RecursionError) as error:
         return {"error": str(error), "html": ""}
     return {"html": _listed(lines) or "<p>Nothing that this page asks.</p>"}

@@ -8,8 +8,8 @@ from io import StringIO
 from typing import Any
 
 import mlsysim
+from mlsysim.api.targets import SLO
 from mlsysim.course.sizing.answers import Sized, sized
-from mlsysim.doors.targets import SLO
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 from mlsysim.results import plain

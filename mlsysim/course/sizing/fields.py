@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, units
+from mlsysim.api.serving import serve
+from mlsysim.api.targets import SLO
+from mlsysim.api.training import tokens_of, train
 from mlsysim.catalog import Machines, Model
 from mlsysim.catalog.hf.config import MAX_CONFIG_BYTES, parse_json
 from mlsysim.declared import parameters
-from mlsysim.doors.serving import serve
-from mlsysim.doors.targets import SLO
-from mlsysim.doors.training import tokens_of, train
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.memory.serving import KV_FORMATS, as_published, checkpoint, server_memory
 from mlsysim.parallelism import SHARDINGS, Plan

@@ -1,4 +1,4 @@
-"""A plan for a training run where there is no NumPy: the ordinary plans one by one, with the solver of the doors.
+"""A plan for a training run where there is no NumPy: the ordinary plans one by one, with the solver that mlsysim.api calls.
 
 ``mlsysim.plan`` compares far more of them at once; what is left out here is said with the answer.
 """
@@ -9,9 +9,9 @@ from itertools import product
 from typing import Any
 
 from mlsysim import training
+from mlsysim.api.arguments import Defaults
+from mlsysim.api.training import networked
 from mlsysim.catalog import Machines, Model
-from mlsysim.doors.training import networked
-from mlsysim.doors.words import Assumed
 from mlsysim.errors import InputError
 from mlsysim.parallelism import RECOMPUTES, Plan
 from mlsysim.results import Result
@@ -125,7 +125,7 @@ def more_devices(
 ) -> Machines | None:
     """The fewest machines, in doublings, on which a plan fits; None below 64 times as many."""
     for times in (2, 4, 8, 16, 32, 64):
-        bigger = networked(replace(machines, count=times * machines.devices), Assumed())
+        bigger = networked(replace(machines, count=times * machines.devices), Defaults())
         for plan in candidates(model, bigger, -(-global_batch // times) * times, given):
             memory = training.training_memory(
                 model, plan, bigger.device, seq=seq, global_batch=-(-global_batch // times) * times

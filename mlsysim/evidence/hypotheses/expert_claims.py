@@ -1,4 +1,4 @@
-"""H7 of tam2026, part by part: its accept rules, and the numbers that they ask for, computed from our own physics.
+"""H7 of tam2026, part by part: its acceptance criteria, and the numbers that they ask for, computed from our own physics.
 
 InferSim's side comes from the compatibility mode and the shipped tables of one H800.
 """
@@ -20,8 +20,8 @@ from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.expert_layer import NORMAL_UNITS, TILE, ExpertLayer, expert_layer, expert_work
 from mlsysim.serving_steps.experts import moe_crossover, two_batch_time
 from mlsysim.serving_steps.rates import rates
-from mlsysim.serving_steps.rungs import TIER_0
 from mlsysim.serving_steps.step import step_model
+from mlsysim.serving_steps.step_options import TIER_0
 
 MODEL, DEVICE = "DeepSeek-V3", "H800"
 NETWORK = 50e9  # byte/s per device: one 400 Gbit/s adapter each (deepep2025)
@@ -199,7 +199,7 @@ def _messages_gap(devices: int, normal: bool) -> float:
 
 
 def expert_numbers() -> dict[str, dict[str, float | list[float] | None]]:
-    """What the accept rules of H7 ask for, by hypothesis."""
+    """Numbers for the acceptance criteria of H7, by hypothesis."""
     models = (MODEL, "Mixtral-8x7B")
     batches = sorted({g.tokens for g in kernel_tables(DEVICE).grouped_decode if g.devices == 8})
     layer_gaps = {b: _gap(x.compute_time, y.experts) for b in range(1, 257) for x, y in [both(8, b)]}

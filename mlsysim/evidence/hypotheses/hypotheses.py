@@ -9,7 +9,7 @@ from typing import Any
 from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.results import Result
-from mlsysim.serving_steps.rungs import Rungs
+from mlsysim.serving_steps.step_options import StepOptions
 
 SENSES = (">=", "<=", ">")
 ROLES = ("effect", "mechanism")  # what must come out, and what would show why
@@ -17,7 +17,7 @@ ROLES = ("effect", "mechanism")  # what must come out, and what would show why
 
 @dataclass(frozen=True)
 class Criterion:
-    """One part of an accept rule: a number, and the bound that it must keep. Shares and points are fractions."""
+    """One acceptance criterion: a number, and the bound that it must keep. Shares and points are fractions."""
 
     number: str
     says: str
@@ -73,7 +73,7 @@ class Verdict(Result):
 
 
 def judge(hypothesis: Hypothesis, numbers: Mapping[str, float | Sequence[float] | None]) -> Verdict:
-    """Evaluate the accept rule of a hypothesis.
+    """Evaluate the acceptance criteria of a hypothesis.
 
     Confirmed when every criterion is met. Refuted when one that states an effect fails. Undecided otherwise: an effect
     whose criterion for the mechanism fails, seeds that disagree, or a number that is missing.
@@ -137,7 +137,7 @@ def _read(name: str, raw: Mapping[str, Any]) -> Hypothesis:
         if c.role not in ROLES:
             raise unknown_name("role", c.role, ROLES)
     for side in ("baseline", "treatment"):
-        Rungs(**own[side])  # refuses what no rung is called
+        StepOptions(**own[side])  # refuses what no rung is called
         own[side] = MappingProxyType(dict(own[side]))
     return Hypothesis(id=name, accept=accept, **own)
 

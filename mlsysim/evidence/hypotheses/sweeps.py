@@ -8,8 +8,8 @@ from mlsysim.inference import Deployment
 from mlsysim.results import Result
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.comparisons import jump
-from mlsysim.serving_steps.rungs import TIER_0, Rungs
 from mlsysim.serving_steps.step import StepModel, step_model
+from mlsysim.serving_steps.step_options import TIER_0, StepOptions
 
 CONTEXTS = tuple(range(128, 8193, 64))  # tam2026, H4 and H6
 BATCHES = tuple(range(1, 257))  # H6
@@ -31,8 +31,8 @@ class TimeCurve(Result):
         return tuple(t / b - 1 for b, t in zip(self.baseline, self.treatment, strict=True))
 
 
-def _models(deployment: Deployment, rungs: Rungs, name: str, *values: str) -> list[StepModel]:
-    return [step_model(deployment, replace(rungs, **{name: v})) for v in values]
+def _models(deployment: Deployment, options: StepOptions, name: str, *values: str) -> list[StepModel]:
+    return [step_model(deployment, replace(options, **{name: v})) for v in values]
 
 
 def decode_batch(sequences: float, context: float) -> Batch:
@@ -48,7 +48,7 @@ def prompt_batch(tokens: float, sequences: float = 0.0, context: float = 0.0) ->
 
 
 def granularity_curve(
-    deployment: Deployment, sequences: float, contexts: Sequence[float] = CONTEXTS, rungs: Rungs = TIER_0
+    deployment: Deployment, sequences: float, contexts: Sequence[float] = CONTEXTS, options: StepOptions = TIER_0
 ) -> TimeCurve:
     """H4, part A: decode steps over the context, with one maximum a step and with one a kernel.
 
@@ -57,7 +57,7 @@ def granularity_curve(
     >>> min(curve.gaps) >= 0
     True
     """
-    models = _models(deployment, rungs, "granularity", "step", "kernel")
+    models = _models(deployment, options, "granularity", "step", "kernel")
     times = [tuple(float(m.time(decode_batch(sequences, c))) for c in contexts) for m in models]
     return TimeCurve(tuple(map(float, contexts)), *times)
 
@@ -67,7 +67,7 @@ def mixing_curve(
     tokens: float = 512,
     context: float = 1024,
     shares: Sequence[float] = SHARES,
-    rungs: Rungs = TIER_0,
+    options: StepOptions = TIER_0,
     mixing: tuple[str, str] = ("blend", "additive"),
 ) -> TimeCurve:
     """H5, part A: steps of so many tokens over the share of them that belongs to a prompt.
@@ -77,7 +77,7 @@ def mixing_curve(
     >>> [round(g, 2) + 0.0 for g in curve.gaps][0::2]
     [0.0, 0.0]
     """
-    models = _models(deployment, rungs, "mixing", *mixing)
+    models = _models(deployment, options, "mixing", *mixing)
     batches = [prompt_batch(s * tokens, (1 - s) * tokens, context) for s in shares]
     times = [tuple(float(m.time(b)) for b in batches) for m in models]
     return TimeCurve(tuple(map(float, shares)), *times)
@@ -93,9 +93,9 @@ def reversals(values: Sequence[float]) -> int:
     return sum(a != b for a, b in pairwise(signs))
 
 
-def lookup_times(deployment: Deployment, lookup: str, rungs: Rungs = TIER_0) -> dict[str, tuple[float, ...]]:
+def lookup_times(deployment: Deployment, lookup: str, options: StepOptions = TIER_0) -> dict[str, tuple[float, ...]]:
     """H6, part A: decode steps over the batch at a context of 1,024, and steps of one prompt over its length, s."""
-    (model,) = _models(deployment, rungs, "lookup", lookup)
+    (model,) = _models(deployment, options, "lookup", lookup)
     return {
         "batch": tuple(float(model.time(decode_batch(float(b), 1024.0))) for b in BATCHES),
         "prompt": tuple(float(model.time(prompt_batch(float(s)))) for s in CONTEXTS),

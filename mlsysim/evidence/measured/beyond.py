@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mlsysim import beyond, catalog
+from mlsysim import catalog, other_workloads
 from mlsysim.errors import InputError
 from mlsysim.evidence.measured.measurements import Check, Measurement, measurement
 from mlsysim.evidence.metrics import signed_error
@@ -13,7 +13,7 @@ _TRAINED = 3  # forward passes that a training step is worth: itself, and the gr
 
 
 def _images(m: Measurement, i: Mapping[str, Any]) -> float:
-    found = beyond.vision_batch(
+    found = other_workloads.vision_batch(
         i["model"], m.device, i["batch"], m.precision, i.get("element_bytes", 2.0), fused=i["fused"]
     )
     return found.rate * float(i.get("devices", 1))
@@ -22,7 +22,7 @@ def _images(m: Measurement, i: Mapping[str, Any]) -> float:
 def _samples(m: Measurement, i: Mapping[str, Any]) -> float:
     """Every device holds all tables, so that nothing is exchanged."""
     sizes = {"row_element_bytes": i["row_element_bytes"], "element_bytes": i["element_bytes"]}
-    found = beyond.recommendation_batch(i["model"], m.device, i["batch"], precision=m.precision, **sizes)
+    found = other_workloads.recommendation_batch(i["model"], m.device, i["batch"], precision=m.precision, **sizes)
     return found.rate * float(i["devices"] / i["pairs"])
 
 
@@ -30,7 +30,7 @@ def _recommendation_training(m: Measurement, i: Mapping[str, Any]) -> float:
     """Rows are read, then read and written again; pooled rows go forth and their gradients back."""
     entry = catalog.recommender(i["model"])
     given = {k: i[k] for k in ("batch", "devices", "bandwidth", "row_element_bytes", "element_bytes")}
-    found = beyond.recommendation_batch(
+    found = other_workloads.recommendation_batch(
         replace(entry, pooled=tuple(1 for _ in entry.tables)), m.device, precision=m.precision, **given
     )
     times = {p.name: p.time for p in found.phases}
@@ -39,18 +39,18 @@ def _recommendation_training(m: Measurement, i: Mapping[str, Any]) -> float:
 
 
 def _flux(m: Measurement, i: Mapping[str, Any]) -> float:
-    tokens = beyond.patch_tokens(*(i[k] for k in ("height", "width", "patch", "downscale", "extra_tokens")))
-    flops = beyond.patch_flops(tokens, i["layers"], i["hidden"], i["ffn"])
+    tokens = other_workloads.patch_tokens(*(i[k] for k in ("height", "width", "patch", "downscale", "extra_tokens")))
+    flops = other_workloads.patch_flops(tokens, i["layers"], i["hidden"], i["ffn"])
     device = catalog.device(m.device)
     rates = (device.peak_flops[m.precision], device.memory_bandwidth)
-    return float(beyond.denoising_time(i["steps"], flops, 2.0 * i["parameters"], *rates, passes=i["passes"]))
+    return float(other_workloads.denoising_time(i["steps"], flops, 2.0 * i["parameters"], *rates, passes=i["passes"]))
 
 
 def _pretraining(m: Measurement, i: Mapping[str, Any]) -> float:
     if "model" in i:
         one = 2.0 * catalog.patch_transformer(i["model"]).macs
     else:
-        one = float(beyond.patch_flops(i["tokens"], i["layers"], i["hidden"], i["ffn"]))
+        one = float(other_workloads.patch_flops(i["tokens"], i["layers"], i["hidden"], i["ffn"]))
     return float(_TRAINED * one * i["images"] * i["epochs"])
 
 
@@ -60,7 +60,7 @@ def _peak(m: Measurement) -> float:
 
 RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], float]] = {
     "denoiser-macs": lambda _, i: catalog.patch_transformer(i["model"]).macs,
-    "sampling-macs": lambda _, i: beyond.denoising_flops(
+    "sampling-macs": lambda _, i: other_workloads.denoising_flops(
         i["steps"], catalog.patch_transformer(i["model"]).macs, passes=i["passes"]
     ),
     "pretraining-flops": _pretraining,

@@ -161,7 +161,7 @@ def loop_at(
     latency, pace = serving.ttft_constants(made.work, "", constants_of("serving_ttft"), float(precision == "fp4"))
     return serving.closed_loop(
         made.work, pool, concurrency=concurrency, input_len=input_len, output_len=output_len,
-        latency=latency, pace=pace, drafted=drafted, accepted=accepted, ahead=ahead, spread=spread,
+        latency=latency, prefill_slowdown=pace, drafted=drafted, accepted=accepted, async_steps=ahead, spread=spread,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from mlsysim.catalog import Model, Node
 from mlsysim.catalog.sourced import Sourced, figures, shipped
 from mlsysim.errors import InputError, named
 from mlsysim.parallelism import Plan
-from mlsysim.results import Result, shown
+from mlsysim.results import Result, format_value
 
 _GPT_VOCAB = 51_200  # of the Megatron papers, padded
 _HARDWARE_PASSES = 4.0  # forward equivalents in Megatron's count of a step with full recomputation
@@ -37,7 +37,7 @@ class PublishedPlan(Result):
 
     def _derived(self) -> dict[str, Any]:
         known = self.published_step_time is not None or self.rate is not None
-        return {"measured_step": shown(self.measured, "s")} if known else {}
+        return {"measured_step": format_value(self.measured, "s")} if known else {}
 
     @property
     def micro_batches(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import kernels
-from mlsysim.efficiencies import kin_words
+from mlsysim.efficiencies import describe_class
 from mlsysim.evidence.predictors import silicon
 from mlsysim.evidence.predictors.base import (
     Constants,
@@ -91,7 +91,9 @@ def predicted_call(inputs: Mapping[str, Any], constants: Constants) -> tuple[Cal
     elif not constants:
         row.assume("compute_efficiency", 1.0, "the bound: no measurement of the maker's in the package")
     elif f"seen: {silicon.generation(row)}" not in constants:
-        row.assume("compute_efficiency", work.efficiency(share), f"constants of {kin_words(_ALL)}: no row of its kin")
+        row.assume(
+            "compute_efficiency", work.efficiency(share), f"constants of {describe_class(_ALL)}: no row of its kin"
+        )
     origins = {
         "compute_efficiency": "the maker's own product" if work.whose else "fitted to published products",
         "memory_efficiency": "STREAM triad",

@@ -29,7 +29,7 @@ from mlsysim.serving.closed import (
     SPREAD,
     Loop,
     Pool,
-    Served,
+    ServerOverheads,
     closed_loop,
     served,
     server_constants,
@@ -77,7 +77,7 @@ _NO_EVICTION = ("TensorRT-LLM",)
 _RANGES = {
     ("messages", "hops"): (0.05, 3.0, 0.3),
     ("experts", "starts"): (0.3, 6.0, 2.6),
-    ("experts", "uneven"): (1e-3, 5.0, 0.7),
+    ("experts", "routing_cv2"): (1e-3, 5.0, 0.7),
     ("host", "prompts"): (0.3, 8.0, 1.4),
     ("host", "sequence"): (1e-7, 3e-4, 2e-5),
 }
@@ -395,7 +395,7 @@ def _server(row: Row) -> str:
 class _Fitted:
     """The fitted numbers of a case; the defaults leave all as it is."""
 
-    served: Served = dataclasses.field(default_factory=Served)
+    served: ServerOverheads = dataclasses.field(default_factory=ServerOverheads)
     latency: float = 0.0
     pace: float = 1.0
 
@@ -415,8 +415,8 @@ def _loop(c: Any, fitted: Any) -> Loop:
     )
     return closed_loop(
         c.work, decode, prefill, concurrency=c.concurrency, input_len=c.input_len, output_len=c.output_len,
-        apart=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency, pace=fitted.pace,
-        poll=c.poll, gather=c.gather, gather_tokens=c.gather_tokens, ahead=c.ahead, spread=c.spread,
+        disaggregated=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency, prefill_slowdown=fitted.pace,
+        poll=c.poll, gather=c.gather, gather_tokens=c.gather_tokens, async_steps=c.ahead, spread=c.spread,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 The time is the sum of ``training.step_terms``. Seven constants are fitted, and no generation has one of its own: the share of
 the peak that products reach on TPUs and on all other devices; the share that kernels of attention reach that were written
 for the device, and others; and what software costs everywhere (start-up per layer and per expert, variation). The rest is
-counted or planned by a library (``training.shares.counted_software``). A device without rows needs no next of kin but TPUs.
+counted or planned by a library (``training.shares.counted_software``). A device without rows needs no closest relative but TPUs.
 Without constants (datasheet mode) everything is sourced, counted or the bound.
 """
 

@@ -13,8 +13,8 @@ from mlsysim.evidence.reality.published import CATEGORIES, PublishedRow, case_fi
 from mlsysim.evidence.scoring import ScoredRow, Summary, predict, score, summarise
 from mlsysim.evidence.scoring.report import score_chart, score_lines, score_tables
 from mlsysim.intervals import refusals
+from mlsysim.results import Displayable, Result, plain
 from mlsysim.results import Report as Tables
-from mlsysim.results import Result, Shown, plain
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -44,7 +44,7 @@ class CheckedRow(Result):
 
 
 @dataclass(frozen=True)
-class ClassCheck(Shown):
+class ClassCheck(Displayable):
     """All rows of a class, their score, and the scores of the rows inside and outside the fit."""
 
     name: str

@@ -1,6 +1,6 @@
 """Where a row lies: device generation, kind of model, precision, phase. Seen in other sources, each of them, or new.
 
-An error counted on known ground promises nothing beyond it. So every row is placed, and a row is on *known* ground when
+An error counted in domain promises nothing out of it. So every row is placed, and a row is in domain (*known*) when
 each of its four parts was seen in a source other than its own; else its domain is *new*.
 """
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.efficiencies import lineage
-from mlsysim.efficiencies.ground import DENSE, MIXTURE, PARTS, PHASES, loop_place, stored_as, width_of
+from mlsysim.efficiencies.domains import DENSE, MIXTURE, PARTS, PHASES, loop_domain, stored_as, width_of
 from mlsysim.errors import UnknownNameError, unknown_name
 from mlsysim.evidence.cases import Case
 from mlsysim.intervals import KNOWN, NEW
@@ -46,7 +46,7 @@ def _serving(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
     except UnknownNameError:
         mixture = latent = False
     precision = str(row.get("gemm_quant") or row.get("precision") or "")
-    found = loop_place(_generation(row), mixture, latent, precision, row.get("mode") == "disagg")
+    found = loop_domain(_generation(row), mixture, latent, precision, row.get("mode") == "disagg")
     generation, kind, width, phase = (found[part] for part in PARTS)
     return generation, kind, width, phase
 

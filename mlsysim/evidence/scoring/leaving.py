@@ -1,4 +1,4 @@
-"""Scores on known and on new ground, and a line in the log for every variant that was tried."""
+"""Scores in and out of domain, and a line in the log for every variant tried."""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence

@@ -49,7 +49,7 @@ COUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 @equation("eq-two-levels", formula="max(sources, domains)", domain={"sources": "(-inf, inf)", "domains": "(-inf, inf)"})
 def wider_quantile(sources: Num, domains: Num) -> Num:
-    """The upper quantile of errors on new ground: without domain and source, and never inside that of left-out sources.
+    """The upper quantile of errors out of domain: without domain and source, and never inside that of left-out sources.
 
     Formula: q_new = max(q_sources, q_domains); the lower one mirrored, with both signs turned.
 
@@ -109,7 +109,7 @@ def _errors(report: Report, by_id: Mapping[str, str]) -> tuple[LeftError, ...]:
 
 
 def left_errors(found: Leaving) -> Left:
-    """Errors of a class from its scores on known and on new ground."""
+    """Errors of a class from its scores in and out of domain."""
     name, cases = found.file.case_class.name, found.file.cases
     have = sources_of_parts(name, cases)
     places = {c.id: domain_of(name, c.inputs) for c in cases}
@@ -280,7 +280,7 @@ def held_later(
     """Fit and ranges from what was published before a month; of every later source of the first class, the share inside.
 
     Nothing of a later row went into the constants, the quantiles or the choice of its level. Where the class itself had no source
-    by then, its pool makes the range, and every later row lies on new ground.
+    by then, its pool makes the range, and every later row lies out of domain.
     """
     from dataclasses import replace
 

@@ -14,8 +14,8 @@ from mlsysim.evidence.metrics import signed_error as signed_error
 from mlsysim.evidence.predictors import PREDICTORS, Constants, Prediction, shipped_constants
 from mlsysim.evidence.scoring.domains import domain_of, grounds
 from mlsysim.intervals import NEW, class_names, interval
+from mlsysim.results import Displayable, Result, format_rows, plain
 from mlsysim.results import Report as Tables
-from mlsysim.results import Result, Shown, labelled, plain
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Summary(Result):
 
 
 @dataclass(frozen=True)
-class Report(Shown):
+class Report(Displayable):
     """Every row of a case file and its score."""
 
     case_class: str
@@ -229,7 +229,7 @@ def score(file: CaseFile, mode: str = "calibrated", leave_one_group_out: bool = 
 def with_range(class_name: str, case: Case, row: ScoredRow, new: bool = False) -> ScoredRow:
     """A scored row with its 80 % range and the domain it lies in; unchanged where no range can be given.
 
-    ``new`` puts it on new ground whatever our sources have: for a row whose own source is the only one that knows its place.
+    ``new`` puts it out of domain whatever our sources have: for a row whose own source is the only one that knows its place.
     """
     if row.predicted is None or row.predicted <= 0 or class_name not in class_names():
         return row
@@ -259,7 +259,7 @@ def score_lines(title: str, s: Summary) -> list[str]:
     """A score in a few lines: the error first, then the groups that err most."""
     worst = sorted(s.groups.items(), key=lambda pair: -pair[1].mape)[:6]
     bias = "" if s.bias_mean_over_groups is None else f", bias {units.percent(s.bias_mean_over_groups)}"
-    return labelled(
+    return format_rows(
         f"{title}: {units.percent(s.mape_mean_over_groups, signed=False)} mean absolute error over {len(s.groups)} groups{bias}",
         ("rows", f"{s.supported} of {s.n} predicted"),
         (

@@ -11,7 +11,7 @@ from typing import Any
 from mlsysim import catalog, hlo, units
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import Sourced, shipped, sourced
-from mlsysim.equations import remembered
+from mlsysim.equations import cache_by_identity
 from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.evidence.metrics import signed_error
 from mlsysim.evidence.scoring.comparing import rounding_share
@@ -229,7 +229,7 @@ def arithmetic_share(estimate: hlo.Estimate, device: Device | str) -> float:
     return share if before is on else _arithmetic_share(estimate, on)
 
 
-@remembered
+@cache_by_identity
 def _shares(estimate: hlo.Estimate) -> dict[str, tuple[Device, float]]:
     """What :func:`arithmetic_share` found of an estimate, by device."""
     return {}

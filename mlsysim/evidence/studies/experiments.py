@@ -1,4 +1,4 @@
-"""The hypotheses on measured runs: the numbers that their accept rules ask for, and those that explain them."""
+"""The hypotheses on measured runs: the numbers that their acceptance criteria ask for, and those that explain them."""
 
 import random
 import statistics
@@ -14,7 +14,7 @@ from mlsysim.evidence.metrics import signed_error
 from mlsysim.evidence.studies.ladder import LadderScore, RunScore, alone, deployment_of, score
 from mlsysim.inference import Deployment
 from mlsysim.results import Result
-from mlsysim.serving_steps import BASELINE, Batch, Rates, Rungs, step_model
+from mlsysim.serving_steps import BASELINE, Batch, Rates, StepOptions, step_model
 from mlsysim.serving_steps.comparisons import layer_residual
 from mlsysim.serving_steps.step import StepModel
 
@@ -29,7 +29,7 @@ PAIRS = {
 }
 
 
-def sides(hypothesis: Hypothesis, on: Rungs = BASELINE) -> tuple[Rungs, Rungs]:
+def sides(hypothesis: Hypothesis, on: StepOptions = BASELINE) -> tuple[StepOptions, StepOptions]:
     """Rungs of the baseline and of the treatment, on top of others."""
     return replace(on, **hypothesis.baseline), replace(on, **hypothesis.treatment)
 
@@ -39,14 +39,14 @@ def synchronous() -> list[ServingRun]:
     return [r for r in serving_runs().values() if r.regime == "synchronous"]
 
 
-def with_seeds(rungs: Rungs, seeds: Sequence[int] = SEEDS) -> list[LadderScore]:
+def with_seeds(options: StepOptions, seeds: Sequence[int] = SEEDS) -> list[LadderScore]:
     """Scores by seed. Only runs whose requests are not known have chance in them; the others are computed once."""
-    first = score(rungs, seed=seeds[0])
+    first = score(options, seed=seeds[0])
     drawn = [r.run for r in first.runs if r.run.stages]
     found = [first]
     for seed in seeds[1:]:
-        again = {r.run.name: r for r in score(rungs, drawn, seed=seed).runs}
-        found.append(LadderScore(rungs, tuple(again.get(r.run.name, r) for r in first.runs)))
+        again = {r.run.name: r for r in score(options, drawn, seed=seed).runs}
+        found.append(LadderScore(options, tuple(again.get(r.run.name, r) for r in first.runs)))
     return found
 
 
@@ -127,9 +127,9 @@ def residuals(efficiency: float | None = None) -> dict[str, float]:
     found = {}
     for run in synchronous():
         d = deployment_of(run)
-        model = step_model(d, Rungs(overhead="none"))
+        model = step_model(d, StepOptions(overhead="none"))
         if efficiency is not None:
-            model = step_model(d, model.rungs, _at(model, efficiency))
+            model = step_model(d, model.options, _at(model, efficiency))
         prompt, output = round(run.input_len), run.output_len
         _, itl = alone(model, prompt, output)
         found[run.name] = float(layer_residual(run.mean("itl"), itl, float(d.model.n_layers)))
@@ -146,7 +146,7 @@ def overhead_errors(per_step: float = 0.0, per_layer: float = 0.0, divided: bool
     found = {}
     for run in synchronous():
         d = deployment_of(run)
-        _, itl = alone(step_model(d, Rungs(overhead="none")), round(run.input_len), run.output_len)
+        _, itl = alone(step_model(d, StepOptions(overhead="none")), round(run.input_len), run.output_len)
         share = d.model.n_layers / (run.tp if divided else 1)
         found[run.name] = float(signed_error(itl + per_step + per_layer * share, run.mean("itl")))
     return found

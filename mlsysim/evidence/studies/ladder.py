@@ -18,7 +18,7 @@ from mlsysim.evidence.metrics import signed_error
 from mlsysim.inference import Deployment, deploy, request_latency
 from mlsysim.memory.serving import BLOCK_TOKENS
 from mlsysim.results import Result
-from mlsysim.serving_steps import TIER_0, Batch, Rungs, StepModel, blended_step, step_model
+from mlsysim.serving_steps import TIER_0, Batch, StepModel, StepOptions, blended_step, step_model
 
 STAGE_SECONDS = 60.0  # of each stage of a run whose requests are not known; it lasts twenty times as long as a request
 _GRAIN = 512  # tokens of a context between which the time of a decode step is taken to be straight
@@ -42,7 +42,7 @@ class RunScore(Result):
 class LadderScore(Result):
     """Every run with one choice of rungs."""
 
-    rungs: Rungs
+    options: StepOptions
     runs: tuple[RunScore, ...]
 
     def chosen(self, regime: str = "", clock: str = "") -> list[RunScore]:
@@ -65,7 +65,7 @@ class LadderScore(Result):
 
 
 def score(
-    rungs: Rungs = TIER_0,
+    options: StepOptions = TIER_0,
     runs: Iterable[ServingRun] | None = None,
     *,
     seed: int = 0,
@@ -75,7 +75,7 @@ def score(
 
     Parameters
     ----------
-    rungs : Rungs
+    options : Rungs
         Which form of each part of the step model.
     runs : iterable of ServingRun, optional
         All that ship by default.
@@ -89,7 +89,7 @@ def score(
     0.01
     """
     chosen = serving_runs().values() if runs is None else runs
-    return LadderScore(rungs, tuple(_score_run(run, rungs, seed, wrap) for run in chosen))
+    return LadderScore(options, tuple(_score_run(run, options, seed, wrap) for run in chosen))
 
 
 def deployment_of(run: ServingRun) -> Deployment:
@@ -98,9 +98,9 @@ def deployment_of(run: ServingRun) -> Deployment:
 
 
 def _score_run(
-    run: ServingRun, rungs: Rungs, seed: int, wrap: Callable[[StepModel], serving.StepTimes] | None
+    run: ServingRun, options: StepOptions, seed: int, wrap: Callable[[StepModel], serving.StepTimes] | None
 ) -> RunScore:
-    model = step_model(deployment_of(run), rungs)
+    model = step_model(deployment_of(run), options)
     steps = model if wrap is None else wrap(model)
     rows = list(_alone(run, model, steps) if run.regime == "synchronous" else _replayed(run, model, steps, seed))
     columns = {m: [v for row in rows if (v := row[m]) is not None] for m in METRICS}
@@ -179,8 +179,8 @@ class _Straight:
     def __init__(self, model: StepModel, steps: serving.StepTimes) -> None:
         self.deployment, self.steps = model.deployment, steps
         own = steps is model
-        self._pure = step_model(model.deployment, replace(model.rungs, mixing="additive")) if own else steps
-        self._blends = own and model.rungs.mixing == "blend"
+        self._pure = step_model(model.deployment, replace(model.options, mixing="additive")) if own else steps
+        self._blends = own and model.options.mixing == "blend"
         self._met: dict[tuple[float, int], float] = {}
         self._prompts: dict[tuple[float, ...], float] = {}
 

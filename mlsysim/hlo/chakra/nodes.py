@@ -7,7 +7,7 @@ from math import fsum
 from typing import Any
 
 from mlsysim.hlo.chakra.schema import COLLECTIVES, SECONDS, VERSION
-from mlsysim.results import Report, Result, labelled, shown
+from mlsysim.results import Report, Result, format_rows, format_value
 from mlsysim.tables import table
 
 Value = bool | int | float | str | bytes | tuple[bool | int | float | str | bytes, ...]
@@ -62,15 +62,15 @@ class Trace(Result):
 
     def summary(self) -> list[str]:
         kinds = Counter(n.type for n in self.nodes)
-        return labelled(
-            f"trace of a rank: {len(self.nodes):,} nodes, {shown(fsum(n.seconds for n in self.nodes), 's')} one after another",
+        return format_rows(
+            f"trace of a rank: {len(self.nodes):,} nodes, {format_value(fsum(n.seconds for n in self.nodes), 's')} one after another",
             ("nodes", ", ".join(f"{n} x {kind}" for kind, n in kinds.most_common(5))),
         )
 
     def explain(self) -> Report:
         """The nodes that take longest."""
         longest = sorted(self.nodes, key=lambda n: -n.seconds)[:12]
-        rows = [(str(n.id), n.name[:40], n.type, shown(n.seconds, "s"), str(len(n.after))) for n in longest]
+        rows = [(str(n.id), n.name[:40], n.type, format_value(n.seconds, "s"), str(len(n.after))) for n in longest]
         return Report(self.summary()[0], (table(("Node", "Name", "Type", "Time", "Waits for"), rows),))
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,10 +92,8 @@ class TraceSet(Result):
 
     def summary(self) -> list[str]:
         d = self.to_dict()
-        nodes = (
-            f"{d['compute_nodes']:,} that compute, {shown(d['compute_s'], 's')}; {d['comm_nodes']:,} that communicate"
-        )
-        return labelled(
+        nodes = f"{d['compute_nodes']:,} that compute, {format_value(d['compute_s'], 's')}; {d['comm_nodes']:,} that communicate"
+        return format_rows(
             f"{self.name}: traces of {d['ranks']} ranks, {d['distinct']} of them different",
             ("nodes of rank 0", nodes),
             ("groups", f"{d['groups']} communicators"),
@@ -108,7 +106,7 @@ class TraceSet(Result):
             (
                 str(i),
                 *(str(sum(n.type == k for n in t.nodes)) for k in kinds),
-                shown(fsum(n.seconds for n in t.nodes), "s"),
+                format_value(fsum(n.seconds for n in t.nodes), "s"),
             )
             for i, t in enumerate(self.ranks[:16])
         ]

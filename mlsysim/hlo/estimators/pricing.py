@@ -8,7 +8,7 @@ from typing import Any
 from mlsysim import units
 from mlsysim.hlo.estimators.base import Estimator, RunTime
 from mlsysim.hlo.fusing.slicing import Region
-from mlsysim.results import Report, Result, labelled, shown
+from mlsysim.results import Report, Result, format_rows, format_value
 from mlsysim.tables import table
 
 
@@ -30,12 +30,14 @@ class Pricing(Result):
         return 1 - self.evaluated / self.regions if self.regions else 0.0
 
     def summary(self) -> list[str]:
-        by = ", ".join(f"{source} {shown(s, 's')}" for source, s in self.seconds.items())
+        by = ", ".join(f"{source} {format_value(s, 's')}" for source, s in self.seconds.items())
         spread = (
-            f"{shown(self.low_s, 's')} to {shown(self.high_s, 's')} over repeats" if self.low_s < self.high_s else ""
+            f"{format_value(self.low_s, 's')} to {format_value(self.high_s, 's')} over repeats"
+            if self.low_s < self.high_s
+            else ""
         )
-        return labelled(
-            f"{self.regions} compute regions priced by {self.estimator}: {shown(fsum(self.seconds.values()), 's')}",
+        return format_rows(
+            f"{self.regions} compute regions priced by {self.estimator}: {format_value(fsum(self.seconds.values()), 's')}",
             ("range", spread),
             ("evaluated", f"{self.evaluated} of {self.distinct} different ones, {self.saved:.1%} saved"),
             ("by", by),
@@ -43,7 +45,7 @@ class Pricing(Result):
 
     def explain(self) -> Report:
         """Seconds by the estimator that priced them."""
-        rows = [(source, shown(s, "s")) for source, s in self.seconds.items()]
+        rows = [(source, format_value(s, "s")) for source, s in self.seconds.items()]
         return Report(self.summary()[0], (table(("Estimator", "Time"), rows),), str(self).strip().splitlines())
 
     def to_dict(self) -> dict[str, Any]:

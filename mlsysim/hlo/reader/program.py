@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from mlsysim.errors import InputError
 from mlsysim.hlo.reader.limits import MAX_ELEMENTS, MAX_RANK, check
-from mlsysim.results import Report, Result, labelled
+from mlsysim.results import Report, Result, format_rows
 from mlsysim.tables import table
 
 _BITS = {"i1": 8, "index": 64, "!stablehlo.token": 0, "!mhlo.token": 0, "none": 0}
@@ -118,7 +118,7 @@ class Program(Result):
         spread = f"{self.partitions} partitions, {self.replicas} replicas" + (
             ", sharded arrays" if self.sharded else ""
         )
-        return labelled(
+        return format_rows(
             f"program {self.name}: {counts.total():,} operations in {len(self.functions)} functions",
             ("operations", common),
             ("devices", spread),

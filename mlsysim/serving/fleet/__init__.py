@@ -1,4 +1,4 @@
-"""A fleet of servers: pools apart, drafted tokens, prefix caches in tiers, conversations, routers, servers that come and go.
+"""A fleet of servers: disaggregated pools, speculation, prefix caches in tiers, conversations, routers, autoscaling.
 
 :func:`run` plays conversations on a :class:`Fleet`; with every part left out it is :func:`mlsysim.serving.simulate`.
 """

@@ -1,4 +1,4 @@
-"""What a fleet of servers is told: its pools, what they speculate, what they cache, who gets a request, and when servers come and go.
+"""Configuration of a fleet: pools, speculation, caches, routing and autoscaling.
 
 Each part is a frozen record with nothing in it but numbers and names; left out, it changes nothing.
 """
@@ -188,7 +188,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Router:
-    """Who gets a request.
+    """The router of a fleet.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import plain, share, shown
+from mlsysim.results import format_value, plain, share
 from mlsysim.serving.blocks import Blocks, FreeQueue, Job, TreeBlocks
 from mlsysim.serving.config import Config, Limits, StepTimes, limits
 from mlsysim.serving.fleet.config import POLICIES, Autoscaler, Fleet, ModelReplica, Router, Servers
@@ -117,7 +117,7 @@ class FleetResult(Simulation):
             ),
             (
                 "link",
-                f"{shown(self.moved_bytes, 'byte')} crossed, {shown(self.link_wait, 's')} of waiting for others"
+                f"{format_value(self.moved_bytes, 'byte')} crossed, {format_value(self.link_wait, 's')} of waiting for others"
                 if self.moved_bytes
                 else "",
             ),
@@ -131,7 +131,7 @@ class FleetResult(Simulation):
             (
                 "servers",
                 f"{len(self.scaling)} changes, at most {max(s.servers for s in self.scaling)} of a pool, "
-                f"{shown(self.server_seconds, 's')} of servers"
+                f"{format_value(self.server_seconds, 's')} of servers"
                 if self.scaling
                 else "",
             ),

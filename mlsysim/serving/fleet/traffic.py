@@ -31,7 +31,7 @@ def _memory(owner: str, history_len: int, summary_len: int) -> None:
 
 
 def _repeated(said: int, shared_len: int, history_len: int, summary_len: int) -> int:
-    """What a prompt repeats of all that was said, the shared text included."""
+    """History tokens that a prompt repeats, shared prefix included."""
     if not history_len or said - shared_len <= history_len:
         return said
     return shared_len + (summary_len or history_len)
@@ -64,7 +64,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Turns, each of which begins with all that was said before it.
+    """Turns of a conversation, each repeating all earlier turns.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ def chats(
     models: Sequence[str] = ("",),
     seed: int = 0,
 ) -> tuple[Conversation, ...]:
-    """People who talk to a model: they read an answer, think, and write on.
+    """Chat traffic: users read an answer, think, and write on.
 
     Parameters
     ----------

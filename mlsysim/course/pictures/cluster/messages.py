@@ -2,7 +2,7 @@
 
 import math
 
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.drawing.scenes import Arrow, Box, Frames, Piece, Point, Scene, Shape, Words, around, bar
 from mlsysim.errors import InputError
 from mlsysim.network.schedules import Phase, message_count
@@ -214,10 +214,15 @@ def message_life(start: float, size: float, bandwidth: float) -> Scene:
     """What a message costs: a start that does not depend on its size, then its bytes one behind another."""
     both = start + size / bandwidth
     pieces = [
-        Piece(f"start\n{said(start, 's')}", start, "waiting"),
-        Piece(f"bytes\n{said(size / bandwidth, 's')}", both - start, "network"),
+        Piece(f"start\n{format_quantity(start, 's')}", start, "waiting"),
+        Piece(f"bytes\n{format_quantity(size / bandwidth, 's')}", both - start, "network"),
     ]
     shapes: list[Shape] = [*bar(20, 40, 360, 48, pieces)]
-    shapes.append(Words(20, 22, f"{said(size, 'byte')} over {said(bandwidth, 'byte/s')}", "start"))
-    shapes.append(Arrow([(20, 104), (380, 104)], f"time: {said(both, 's')}", beside=(0, 14)))
-    return Scene(shapes, f"A bar of time: {said(start, 's')} to start, then {said(both - start, 's')} for the bytes.")
+    shapes.append(
+        Words(20, 22, f"{format_quantity(size, 'byte')} over {format_quantity(bandwidth, 'byte/s')}", "start")
+    )
+    shapes.append(Arrow([(20, 104), (380, 104)], f"time: {format_quantity(both, 's')}", beside=(0, 14)))
+    return Scene(
+        shapes,
+        f"A bar of time: {format_quantity(start, 's')} to start, then {format_quantity(both - start, 's')} for the bytes.",
+    )

@@ -6,7 +6,7 @@ from itertools import pairwise
 from random import Random
 
 from mlsysim import evidence
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Frames, Scene, Shape, Words
 from mlsysim.efficiencies import pooled_share
 from mlsysim.errors import InputError
@@ -237,16 +237,27 @@ def halving(low: float, high: float, answer: float, unit: str = "byte/s", steps:
             Box(20, 34, 360, 26, kind="waiting"),
             Box(at(low), 34, at(high) - at(low), 26, kind="compute"),
             Curve([(at(middle), 28), (at(middle), 66)], "network", 2.5),
-            Words(min(max(at(middle), 50), 350), 16, f"try {said(middle, unit)}", size=12, kind="network", bold=True),
-            Words(20, 78, said(first, unit), "start", 12),
-            Words(380, 78, said(last, unit), "end", 12),
+            Words(
+                min(max(at(middle), 50), 350),
+                16,
+                f"try {format_quantity(middle, unit)}",
+                size=12,
+                kind="network",
+                bold=True,
+            ),
+            Words(20, 78, format_quantity(first, unit), "start", 12),
+            Words(380, 78, format_quantity(last, unit), "end", 12),
         ]
         scenes.append(
-            Scene(shapes, f"Range {said(low, unit)} to {said(high, unit)} of a bar; its middle is tried.", tall=92)
+            Scene(
+                shapes,
+                f"Range {format_quantity(low, unit)} to {format_quantity(high, unit)} of a bar; its middle is tried.",
+                tall=92,
+            )
         )
         says.append(
-            f"{'The range' if i else 'Somewhere in here lies the answer. The range'} is {said(low, unit)} to {said(high, unit)}; "
-            f"its middle, {said(middle, unit)}, is {'too little' if slow else 'more than enough'}, so the answer lies {'above' if slow else 'below'}."
+            f"{'The range' if i else 'Somewhere in here lies the answer. The range'} is {format_quantity(low, unit)} to {format_quantity(high, unit)}; "
+            f"its middle, {format_quantity(middle, unit)}, is {'too little' if slow else 'more than enough'}, so the answer lies {'above' if slow else 'below'}."
         )
         low, high = (middle, high) if slow else (low, middle)
     return Frames(scenes, says, "A range that is halved until it is narrow enough")

@@ -131,11 +131,11 @@ def cast_in_passes(name: str = "fp8-tensorwise") -> Frames:
     return Frames(scenes, says, "A cast in passes")
 
 
-def step_in_fewer_bits(linear: float = 0.8, casts: float = 0.08) -> Scene:
+def step_in_low_precision(linear: float = 0.8, casts: float = 0.08) -> Scene:
     """A step with its products in 16, 8 and 4 bits: the products shrink, what stays does not, and casts are new."""
     if not (0 < linear < 1 and 0 <= casts <= 0.5):
         raise InputError(
-            f"step_in_fewer_bits: linear = {linear:g} must lie in (0, 1) and casts = {casts:g} in [0, 0.5]"
+            f"step_in_low_precision: linear = {linear:g} must lie in (0, 1) and casts = {casts:g} in [0, 0.5]"
         )
     rows = (("16 bits", 1.0, 0.0), ("8 bits, twice the rate", 2.0, casts), ("4 bits, four times the rate", 4.0, casts))
     shapes: list[Shape] = [Words(8, 14, "blue: products; orange: casts; grey: all the rest", "start", 12)]

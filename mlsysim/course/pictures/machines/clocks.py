@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mlsysim import catalog, kernels, roofline
 from mlsysim.catalog import Device
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.drawing.scenes import Arrow, Scene, Shape, Stretch, Words, tracks
 from mlsysim.errors import InputError
 
@@ -50,9 +50,9 @@ def two_clocks(
             slower = value == max(arithmetic, memory)
             kind = ("compute", "memory")[row]
             at = 90 + 302 * value / last + 6
-            shapes.append(Words(at, y + 25 + 22 * row, said(value, "s"), "start", 12, kind, bold=slower))
+            shapes.append(Words(at, y + 25 + 22 * row, format_quantity(value, "s"), "start", 12, kind, bold=slower))
         parts.append(
-            f"{m:,} token{'s' if m > 1 else ''}: arithmetic {said(arithmetic, 's')}, memory {said(memory, 's')}"
+            f"{m:,} token{'s' if m > 1 else ''}: arithmetic {format_quantity(arithmetic, 's')}, memory {format_quantity(memory, 's')}"
         )
     low = 34.0 + 74.0 * len(tokens)
     shapes.append(Arrow([(90, low), (392, low)], "time", width=1, beside=(0, 12)))

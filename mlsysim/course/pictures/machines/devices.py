@@ -5,7 +5,7 @@ from mlsysim.catalog import Device
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Scene, Shape, Words
 
 
-def said(value: float, unit: str, digits: int = 2) -> str:
+def format_quantity(value: float, unit: str, digits: int = 2) -> str:
     """A figure as a drawing says it: two digits, no more than the eye takes in.
 
     >>> said(3.35e12, "byte/s")
@@ -32,13 +32,13 @@ def memory_levels(device: Device | str, link: float | None = None) -> Scene:
     shapes: list[Shape] = [
         Box(8, 8, 384, 126, rounded=True),
         Words(18, 22, d.name, "start", bold=True),
-        Box(24, 44, 110, 76, f"arithmetic\n{said(peak, 'FLOP/s')}", "compute"),
-        Box(250, 38, 126, 88, f"memory\n{said(room, 'byte')}", "memory"),
-        Arrow([(250, 82), (134, 82)], said(rate, "byte/s"), "memory", 14, beside=(4, -18)),
+        Box(24, 44, 110, 76, f"arithmetic\n{format_quantity(peak, 'FLOP/s')}", "compute"),
+        Box(250, 38, 126, 88, f"memory\n{format_quantity(room, 'byte')}", "memory"),
+        Arrow([(250, 82), (134, 82)], format_quantity(rate, "byte/s"), "memory", 14, beside=(4, -18)),
         Words(192, 110, "every weight,\nevery step", size=12),
         Arrow(
             [(313, 190), (313, 126)],
-            said(away, "byte/s"),
+            format_quantity(away, "byte/s"),
             "network",
             max(1.5, 14 / far),
             beside=(10, 4),
@@ -48,8 +48,8 @@ def memory_levels(device: Device | str, link: float | None = None) -> Scene:
         Words(24, 212, f"{far:.0f} times slower to ask", "start", size=12),
     ]
     alt = (
-        f"A device, {d.name}: arithmetic of {said(peak, 'FLOP/s')}, fed by a wide arrow of {said(rate, 'byte/s')} from a memory of "
-        f"{said(room, 'byte')}; a narrow arrow of {said(away, 'byte/s')} from other devices, {far:.0f} times slower."
+        f"A device, {d.name}: arithmetic of {format_quantity(peak, 'FLOP/s')}, fed by a wide arrow of {format_quantity(rate, 'byte/s')} from a memory of "
+        f"{format_quantity(room, 'byte')}; a narrow arrow of {format_quantity(away, 'byte/s')} from other devices, {far:.0f} times slower."
     )
     return Scene(shapes, alt)
 
@@ -67,9 +67,13 @@ def roofline_by_hand(device: Device | str, precision: str = "bf16") -> Scene:
         Words(right + 8, bottom + 15, "FLOP per byte", "end", 12),
         Curve([(left, bottom - 8), (corner, top)], "memory", 4),
         Curve([(corner, top), (right, top)], "compute", 4),
-        Words(64, 84, f"memory gives\n{said(rate, 'byte/s')}\nand no more", "start", 12, "memory"),
+        Words(64, 84, f"memory gives\n{format_quantity(rate, 'byte/s')}\nand no more", "start", 12, "memory"),
         Words(
-            (corner + right) / 2 + 8, top - 22, f"arithmetic ends at\n{said(peak, 'FLOP/s')}", size=12, kind="compute"
+            (corner + right) / 2 + 8,
+            top - 22,
+            f"arithmetic ends at\n{format_quantity(peak, 'FLOP/s')}",
+            size=12,
+            kind="compute",
         ),
         Curve([(corner, top), (corner, bottom)], "plain", 1, True),
         Words(corner, bottom + 15, f"ridge: {ridge:.0f}", bold=True),
@@ -77,7 +81,7 @@ def roofline_by_hand(device: Device | str, precision: str = "bf16") -> Scene:
         Words(corner - 10, 184, "left of it: waiting\nfor memory", "end", 12),
     ]
     alt = (
-        f"The roofline of {d.name} as a sketch. Up to {ridge:.0f} FLOP per byte a rising line: memory gives {said(rate, 'byte/s')}. "
-        f"From there on a flat one: arithmetic ends at {said(peak, 'FLOP/s')}. The bend between them is the ridge."
+        f"The roofline of {d.name} as a sketch. Up to {ridge:.0f} FLOP per byte a rising line: memory gives {format_quantity(rate, 'byte/s')}. "
+        f"From there on a flat one: arithmetic ends at {format_quantity(peak, 'FLOP/s')}. The bend between them is the ridge."
     )
     return Scene(shapes, alt)

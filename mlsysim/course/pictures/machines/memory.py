@@ -2,7 +2,7 @@
 
 from mlsysim import catalog, memory, units
 from mlsysim.catalog import Model
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.drawing.scenes import Arrow, Box, Piece, Scene, Shape, Stretch, Words, bar, tracks
 from mlsysim.errors import InputError
 from mlsysim.memory import TrainingMemory
@@ -46,7 +46,9 @@ def training_memory_bar(found: TrainingMemory, name: str = "one device") -> Scen
     have = float(found.capacity)
     need = sum(parts.values())
     pieces = [Piece("", value, kinds.get(part, "waiting")) for part, value in parts.items()]
-    shapes: list[Shape] = [Words(200, 12, f"{name}: {said(need, 'byte')} of {said(have, 'byte')}", bold=True)]
+    shapes: list[Shape] = [
+        Words(200, 12, f"{name}: {format_quantity(need, 'byte')} of {format_quantity(have, 'byte')}", bold=True)
+    ]
     top, tall = 44.0, 290.0
     shapes += bar(24, top, tall, 96, pieces, max(have, need), upright=True)
     done, last = 0.0, 1e9
@@ -58,8 +60,10 @@ def training_memory_bar(found: TrainingMemory, name: str = "one device") -> Scen
     line = top + tall - tall * have / max(have, need)
     shapes.append(Box(18, line - 1, 108, 2, full=True))
     shapes.append(Words(394, line, "the device ends here", "end", 12, bold=True))
-    alt = f"A bar to scale of what {name} holds: " + ", ".join(f"{p} {said(v, 'byte')}" for p, v in parts.items())
-    return Scene(shapes, f"{alt}; it has {said(have, 'byte')}.", tall=348)
+    alt = f"A bar to scale of what {name} holds: " + ", ".join(
+        f"{p} {format_quantity(v, 'byte')}" for p, v in parts.items()
+    )
+    return Scene(shapes, f"{alt}; it has {format_quantity(have, 'byte')}.", tall=348)
 
 
 def kept_of_layer(model: Model | str, tokens: int) -> list[tuple[str, float, str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mlsysim import cost, energy, units
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Scene, Shape, Words
 from mlsysim.errors import InputError
 
@@ -97,14 +97,14 @@ def machine_worn_off(made: float, held: float, life: float, busy: float) -> Scen
     wide, used, job = 384.0, 384.0 * busy, 384.0 * held / life
     years = life / units.year
     shapes: list[Shape] = [
-        Words(8, 12, f"made once: {said(made, 'kg')} of CO2e", "start", 12),
+        Words(8, 12, f"made once: {format_quantity(made, 'kg')} of CO2e", "start", 12),
         Box(8, 26, wide, 40, kind="waiting"),
         Box(8, 26, used, 40, "used by somebody", "memory"),
         Box(8, 26, job, 40, kind="compute", full=True),
         Words(8 + wide, 12, "idle", "end", 12),
         Arrow([(8, 80), (8 + wide, 80)], f"a life of {years:.2g} years", width=1, both=True, beside=(60, 13)),
         Arrow([(8 + job / 2, 118), (8 + job / 2, 68)], kind="compute", width=1.5),
-        Words(8, 128, f"this job: {held / units.day:.0f} days, {said(worn, 'kg')}", "start", 12, "compute"),
+        Words(8, 128, f"this job: {held / units.day:.0f} days, {format_quantity(worn, 'kg')}", "start", 12, "compute"),
     ]
     return Scene(
         shapes,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mlsysim import posttraining
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.drawing.scenes import Arrow, Box, Frames, Piece, Scene, Shape, Stretch, Words, bar, tracks
 from mlsysim.errors import InputError
 
@@ -53,10 +53,10 @@ def what_tuning_keeps(parameters: float = 8e9, trained: float = 20e6, quantised:
     for i, (name, pieces, total) in enumerate(rows):
         y = 14 + 58.0 * i
         shapes.append(Words(8, y, name, "start", 12))
-        shapes.append(Words(392, y, said(total, "byte", 3), "end", 12, bold=True))
+        shapes.append(Words(392, y, format_quantity(total, "byte", 3), "end", 12, bold=True))
         shapes += bar(8, y + 12, 384, 26, pieces, whole, size=12)
     shapes.append(Words(8, 194, "green: weights; orange: gradients; blue: optimizer", "start", 12))
-    told = "; ".join(f"{name} {said(total, 'byte', 3)}" for name, _, total in rows)
+    told = "; ".join(f"{name} {format_quantity(total, 'byte', 3)}" for name, _, total in rows)
     return Scene(
         shapes, f"Memory of weights, gradients and optimizer for {parameters / 1e9:.3g} billion parameters: {told}."
     )
@@ -141,9 +141,9 @@ def bytes_eaten(rates: Sequence[tuple[str, float]]) -> Scene:
     for i, (name, rate) in enumerate(rates):
         y = 14 + 50.0 * i
         shapes.append(Words(8, y, name, "start", 12))
-        shapes.append(Words(392, y, said(rate, "byte/s"), "end", 12, bold=True))
+        shapes.append(Words(392, y, format_quantity(rate, "byte/s"), "end", 12, bold=True))
         shapes.append(Box(8, y + 12, max(1.0, 384 * rate / most), 20, kind="network", full=True))
     low = 14 + 50.0 * len(rates)
     shapes.append(Words(8, low, "to scale", "start", 12))
-    told = "; ".join(f"{name} {said(rate, 'byte/s')}" for name, rate in rates)
+    told = "; ".join(f"{name} {format_quantity(rate, 'byte/s')}" for name, rate in rates)
     return Scene(shapes, f"Bytes per second that one device reads: {told}.")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Piece, Point, Scene, Shape, Words, bar
 from mlsysim.errors import InputError
 
@@ -36,7 +36,7 @@ def path_of_a_watt(chip: float, host: float, pue: float) -> Scene:
     ]
     scale = 130 / whole
     shapes: list[Shape] = [
-        Box(8, 24, 70, 130, f"grid\n{said(whole, 'W')}", "extra"),
+        Box(8, 24, 70, 130, f"grid\n{format_quantity(whole, 'W')}", "extra"),
         Arrow([(78, 89), (120, 89)], "", "extra", 6),
     ]
     y = line = 24.0
@@ -44,11 +44,14 @@ def path_of_a_watt(chip: float, host: float, pue: float) -> Scene:
         tall = watt * scale
         shapes.append(Box(124, y, 46, tall, kind=kind, full=kind == "compute"))
         line = max(line, y + tall / 2 - 16)
-        shapes.append(Words(180, line + 16, f"{text}\n{said(watt, 'W')}", "start", 12))
+        shapes.append(Words(180, line + 16, f"{text}\n{format_quantity(watt, 'W')}", "start", 12))
         y, line = y + tall, line + 34
     shapes.append(Words(180, line + 14, "all of it leaves as heat", "start", 12))
     return Scene(
-        shapes, "Power from the grid, to scale: " + ", ".join(f"{text} {said(w, 'W')}" for text, w, _ in parts) + "."
+        shapes,
+        "Power from the grid, to scale: "
+        + ", ".join(f"{text} {format_quantity(w, 'W')}" for text, w, _ in parts)
+        + ".",
     )
 
 
@@ -59,7 +62,7 @@ def path_of_a_dollar(parts: Sequence[tuple[str, float]], total: str = "one devic
         raise InputError(f"path_of_a_dollar: {len(known)} parts; give 2 to 6, none below 0")
     kinds = ("compute", "memory", "network", "other", "extra", "waiting")
     whole = sum(v for _, v in known)
-    shapes: list[Shape] = [Words(12, 14, f"{total}: {said(whole, 'USD', 3)}", "start", bold=True)]
+    shapes: list[Shape] = [Words(12, 14, f"{total}: {format_quantity(whole, 'USD', 3)}", "start", bold=True)]
     shapes += bar(12, 30, 376, 44, [Piece("", v, kinds[i]) for i, (_, v) in enumerate(known)])
     for i, (name, value) in enumerate(known):
         shapes.append(Box(12, 92 + 24 * i, 14, 14, kind=kinds[i]))

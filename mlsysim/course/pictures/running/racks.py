@@ -2,7 +2,7 @@
 
 from mlsysim import catalog, energy, reliability, units
 from mlsysim.catalog import Node
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Frames, Point, Scene, Shape, Stretch, Words, tracks
 from mlsysim.errors import InputError
 
@@ -46,11 +46,11 @@ def rack_of_trays(node: Node | str = "GB200-NVL72", per_tray: int = 4, failed: i
     shapes += [
         Arrow([(296, out), (256, out)], kind="network", width=1.4),
         Words(300, out, "a tray fails", "start", 12, kind="network"),
-        Words(262, 20, f"{n.devices} x {said(device.tdp, 'W')}", "start", 12, bold=True),
+        Words(262, 20, f"{n.devices} x {format_quantity(device.tdp, 'W')}", "start", 12, bold=True),
         Words(262, switches - 9, "inside, each", "start", 12),
-        Words(262, switches + 9, said(n.scale_up_bandwidth, "byte/s"), "start", 12, bold=True),
+        Words(262, switches + 9, format_quantity(n.scale_up_bandwidth, "byte/s"), "start", 12, bold=True),
         Arrow([(256, places[-2]), (388, places[-2])], kind="network", width=1.4),
-        Words(262, places[-1] + 5, f"out, each {said(n.scale_out_bandwidth, 'byte/s')}", "start", 12),
+        Words(262, places[-1] + 5, f"out, each {format_quantity(n.scale_out_bandwidth, 'byte/s')}", "start", 12),
     ]
     return Scene(
         shapes,
@@ -83,8 +83,12 @@ def power_in_step(
     store = float(energy.smoothing_energy(devices, high_power, low_power, period, high_share))
     left, wide, base, unit = 84.0, 308.0, 150.0, 112.0 / high_power
     step = [(high_share, high_power), (1 - high_share, low_power)]
-    high, low, flat = (said(devices * p, "W") for p in (high_power, low_power, mean))
-    one_high, one_low, moved = said(high_power, "W"), said(low_power, "W"), said(store, "J")
+    high, low, flat = (format_quantity(devices * p, "W") for p in (high_power, low_power, mean))
+    one_high, one_low, moved = (
+        format_quantity(high_power, "W"),
+        format_quantity(low_power, "W"),
+        format_quantity(store, "J"),
+    )
     swinging = Curve(_wave(step * 3, left, wide, base, unit), "compute")
     level = Curve([(left, base - mean * unit), (left + wide, base - mean * unit)], "memory", 3.0)
     heights = (base - high_power * unit, base - mean * unit, base - low_power * unit)
@@ -112,7 +116,7 @@ def power_in_step(
             low,
             [swinging],
             f"The sum of devices in step swings between {high} and {low}.",
-            f"A synchronous job has one rhythm, so that the whole site swings by {said(devices * (high_power - low_power), 'W')}.",
+            f"A synchronous job has one rhythm, so that the whole site swings by {format_quantity(devices * (high_power - low_power), 'W')}.",
         ),
         (
             "in step, with a store",
@@ -126,7 +130,7 @@ def power_in_step(
     scenes = []
     for text, top, bottom, shown, alt, _ in stages:
         at = (heights[0], heights[2], base)
-        ground = _three_steps(text, top, bottom, at, f"three steps of {said(period, 's')}", left, wide)
+        ground = _three_steps(text, top, bottom, at, f"three steps of {format_quantity(period, 's')}", left, wide)
         scenes.append(Scene([*ground, *shown], alt, tall=176.0))
     return Frames(scenes, [says for *_, says in stages], "Power of a synchronous job over three steps")
 
@@ -216,9 +220,16 @@ def two_tiers(near: float = 2.0, far: float = 12.0, near_stall: float = 0.25, fa
         Arrow([(at(failed), 62), (at(failed), 56)], kind="other", width=1.4),
         Words(at(failed), 72, "failure", "end", 12, kind="other"),
         Arrow([(at(failed), 90), (at(last_near), 90)], kind="memory", width=1.6),
-        Words(8, 90, f"peers alive: {said(failed - last_near, '1')} units of work again", "start", 12, kind="memory"),
+        Words(
+            8,
+            90,
+            f"peers alive: {format_quantity(failed - last_near, '1')} units of work again",
+            "start",
+            12,
+            kind="memory",
+        ),
         Arrow([(at(failed), 112), (at(last_far), 112)], kind="network", width=1.6),
-        Words(8, 112, f"peers gone too: {said(failed - last_far, '1')} units", "start", 12, kind="network"),
+        Words(8, 112, f"peers gone too: {format_quantity(failed - last_far, '1')} units", "start", 12, kind="network"),
     ]
     share = float(reliability.checkpoint_overhead(near_stall, near))
     return Scene(

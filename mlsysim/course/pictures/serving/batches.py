@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.course.pictures.serving.requests import EqualSteps
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Frames, Piece, Scene, Shape, Stretch, Words, bar, tracks
 from mlsysim.errors import InputError
@@ -113,19 +113,19 @@ def server_memory_bar(held: ServerMemory) -> Scene:
     parts = [(text, float(stage[key]), kind) for text, key, kind in names]
     rest = capacity - sum(v for _, v, _ in parts)
     shapes: list[Shape] = [
-        Words(12, 14, f"{held.model.name} on one device of {said(capacity, 'byte')}", "start", 12),
+        Words(12, 14, f"{held.model.name} on one device of {format_quantity(capacity, 'byte')}", "start", 12),
         *bar(12, 28, 376, 40, [Piece("", v, kind) for _, v, kind in parts], capacity),
     ]
     for i, (text, value, kind) in enumerate(parts):
         shapes.append(Box(12, 84 + 24 * i, 14, 14, kind=kind))
-        shapes.append(Words(34, 91 + 24 * i, f"{text}: {said(value, 'byte')}", "start", 12))
+        shapes.append(Words(34, 91 + 24 * i, f"{text}: {format_quantity(value, 'byte')}", "start", 12))
     shapes.append(Box(12, 180, 14, 14, dashed=True))
-    shapes.append(Words(34, 187, f"not taken by the server: {said(rest, 'byte')}", "start", 12))
+    shapes.append(Words(34, 187, f"not taken by the server: {format_quantity(rest, 'byte')}", "start", 12))
     return Scene(
         shapes,
         "A device's memory to scale: "
-        + ", ".join(f"{t} {said(v, 'byte')}" for t, v, _ in parts)
-        + f", and {said(rest, 'byte')} that the server does not take.",
+        + ", ".join(f"{t} {format_quantity(v, 'byte')}" for t, v, _ in parts)
+        + f", and {format_quantity(rest, 'byte')} that the server does not take.",
     )
 
 
@@ -240,12 +240,12 @@ def two_largest(values: Sequence[float], q: float = 0.99, unit: str = "s") -> Sc
     x = 16 + at * scale
     shapes += [
         Arrow([(x, 124), (x, 96)], width=1.5, kind="network"),
-        Words(392, 134, f"the {q:.0%} quantile: {said(at, unit)}", "end", 12, "network"),
+        Words(392, 134, f"the {q:.0%} quantile: {format_quantity(at, unit)}", "end", 12, "network"),
         Words(16, 106, "0", size=12),
     ]
     return Scene(
         shapes,
-        f"{len(known)} values on a line from 0 to {said(known[-1], unit)}; the {q:.0%} quantile, {said(at, unit)}, lies between the two largest.",
+        f"{len(known)} values on a line from 0 to {format_quantity(known[-1], unit)}; the {q:.0%} quantile, {format_quantity(at, unit)}, lies between the two largest.",
     )
 
 
@@ -296,12 +296,18 @@ def blocks_in_memory(block: float, half: float, count: int = 4) -> Scene:
     share = float(scattered_bandwidth(1.0, block, half))
     shapes.append(Arrow([(80, 108), (396, 108)], "time", width=1, beside=(0, 14)))
     shapes.append(
-        Words(8, 146, f"green: {said(block, 'byte')} move; the scattered ones get {share:.0%} of the rate", "start", 12)
+        Words(
+            8,
+            146,
+            f"green: {format_quantity(block, 'byte')} move; the scattered ones get {share:.0%} of the rate",
+            "start",
+            12,
+        )
     )
     return Scene(
         shapes,
-        f"{count} blocks of {said(block, 'byte')} read one after another in order, and scattered, each after a search as long as moving "
-        f"{said(half, 'byte')}: {share:.0%} of the bandwidth remain.",
+        f"{count} blocks of {format_quantity(block, 'byte')} read one after another in order, and scattered, each after a search as long as moving "
+        f"{format_quantity(half, 'byte')}: {share:.0%} of the bandwidth remain.",
     )
 
 
@@ -343,9 +349,9 @@ def pools_apart(
         )
     shapes: list[Shape] = [Words(8, 14, "each row a request, with the tokens of its prompt", "start", 12)]
     shapes += tracks(8, 30, 384, [(name, [s for s in row if s.end > s.start]) for name, row in rows], height=30, gap=10)
-    shapes.append(Words(8, 30 + 40 * len(rows) + 10, f"all in {said(found.makespan, 's')}", "start", 12))
+    shapes.append(Words(8, 30 + 40 * len(rows) + 10, f"all in {format_quantity(found.makespan, 's')}", "start", 12))
     each = "; ".join(
-        f"{name} tokens: first token after {said(r.first_token, 's')}, done after {said(r.finished, 's')}"
+        f"{name} tokens: first token after {format_quantity(r.first_token, 's')}, done after {format_quantity(r.finished, 's')}"
         for (name, _), r in zip(rows, found.records, strict=True)
     )
     return Scene(
@@ -394,16 +400,16 @@ def constant_or_slope(per_token: float, tokens: Sequence[int] = (50, 200, 500)) 
         beside, line = 114 + value * scale, 110 + constant * scale
         if beside < line + 4 and line < beside + 44:
             beside = line + 6  # beside the line of the constant, not on it
-        shapes.append(Words(beside, y + 12, said(value, "s"), "start", 12))
-    each = [f"{said(v, 's')} for {n} tokens" for n, v in zip(tokens, missing, strict=True)]
+        shapes.append(Words(beside, y + 12, format_quantity(value, "s"), "start", 12))
+    each = [f"{format_quantity(v, 's')} for {n} tokens" for n, v in zip(tokens, missing, strict=True)]
     low = 28 + 34.0 * len(tokens)
     x = 110 + constant * scale
     shapes += [
         Curve([(x, 24), (x, low)], "network", 1.5, True),
-        Words(x, low + 12, f"one constant: {said(constant, 's')}", size=12, kind="network"),
+        Words(x, low + 12, f"one constant: {format_quantity(constant, 's')}", size=12, kind="network"),
     ]
     return Scene(
         shapes,
         f"Bars of what a prediction misses: {', '.join(each)}. "
-        f"One constant for all, {said(constant, 's')}, is too much for the short answers and too little for the long.",
+        f"One constant for all, {format_quantity(constant, 's')}, is too much for the short answers and too little for the long.",
     )

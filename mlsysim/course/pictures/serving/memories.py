@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mlsysim import inference
 from mlsysim.catalog import Model
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.drawing.scenes import Arrow, Box, Frames, Piece, Scene, Shape, Words, bar
 from mlsysim.errors import InputError
 from mlsysim.memory import kv_cache_of, state_of
@@ -208,8 +208,8 @@ def layers_that_forget(models: Sequence[Model], tokens: float = 131072.0) -> Sce
         held = float(kv_cache_of(m, 1, tokens)) + float(state_of(m))
         shapes.append(Words(8, y, f"{m.name}: {full} of {mixed} layers", "start", 12))
         shapes += bar(8, y + 12, 384, 20, [Piece("", full / mixed, "memory")], 1.0)
-        shapes.append(Words(392, y, said(held, "byte"), "end", 12))
-        told.append(f"{m.name} {full} of {mixed}, {said(held, 'byte')}")
+        shapes.append(Words(392, y, format_quantity(held, "byte"), "end", 12))
+        told.append(f"{m.name} {full} of {mixed}, {format_quantity(held, 'byte')}")
     return Scene(
         shapes,
         f"Layers that keep every token, and what a sequence of {tokens:,.0f} tokens takes: {'; '.join(told)}.",

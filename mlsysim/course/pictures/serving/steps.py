@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mlsysim.course.pictures.machines.devices import said
+from mlsysim.course.pictures.machines.devices import format_quantity
 from mlsysim.drawing.scenes import Arrow, Box, Curve, Piece, Scene, Shape, Words, bar
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
@@ -66,10 +66,10 @@ def steps_side_by_side(model: StepModel, steps: Sequence[tuple[str, Batch]]) -> 
     shapes: list[Shape] = [Words(12, 14, "blue: products; green: attention; grey: all else", "start", 12)]
     for i, (name, t) in enumerate(found):
         y = 30 + 52.0 * i
-        shapes.append(Words(12, y + 8, f"{name}: {said(float(t.time), 's')}", "start", 12))
+        shapes.append(Words(12, y + 8, f"{name}: {format_quantity(float(t.time), 's')}", "start", 12))
         pieces = [Piece("", sum(float(getattr(t, n)) for n in names), kind) for _, kind, names in _TERMS]
         shapes += bar(12, y + 18, 376 * float(t.time) / longest, 22, pieces)
-    times = ", ".join(f"{name} {said(float(t.time), 's')}" for name, t in found)
+    times = ", ".join(f"{name} {format_quantity(float(t.time), 's')}" for name, t in found)
     return Scene(shapes, f"Steps as bars to scale, products, attention and all else: {times}.")
 
 
@@ -184,14 +184,14 @@ def climb_of_a_step(deployment: Deployment, batch: Batch) -> Scene:
                     dashed=t < before,
                 )
             )
-        shapes.append(Words(392, y + 10, said(t, "s"), "end", 12))
+        shapes.append(Words(392, y + 10, format_quantity(t, "s"), "end", 12))
     shapes.append(
         Words(12, 30 + 28.0 * len(times) + 8, "orange: what a rung adds; dashed: what it takes away", "start", 12)
     )
     return Scene(
         shapes,
         "A ladder of corrections, each rung a bar of the time that a step is said to take: "
-        + ", ".join(f"{n} {said(t, 's')}" for n, t in times)
+        + ", ".join(f"{n} {format_quantity(t, 's')}" for n, t in times)
         + ".",
     )
 
@@ -239,16 +239,16 @@ def first_in_a_mean(first: float, others: float, requests: int) -> Scene:
         shapes.append(Box(at(others) - 3 + 1.2 * (i % 5 - 2), 70 - 7.0 * (i // 5), 6, 6, kind="compute", full=True))
     shapes += [
         Box(at(first) - 4, 70, 8, 8, kind="network", full=True),
-        Words(at(first) - 10, 50, f"the first: {said(first, 's')}", "end", 12, "network"),
-        Words(at(others) - 10, 22, f"the others, near {said(others, 's')}", "start", 12, "compute"),
+        Words(at(first) - 10, 50, f"the first: {format_quantity(first, 's')}", "end", 12, "network"),
+        Words(at(others) - 10, 22, f"the others, near {format_quantity(others, 's')}", "start", 12, "compute"),
         Arrow([(at(mean), 112), (at(mean), 84)], kind="network", width=1.2),
-        Words(at(mean) - 10, 124, f"their mean with it {said(mean, 's')}", "start", 12, "network"),
+        Words(at(mean) - 10, 124, f"their mean with it {format_quantity(mean, 's')}", "start", 12, "network"),
         Words(392, 96, "time to the first token", "end", 12),
     ]
     return Scene(
         shapes,
-        f"{requests} requests on a line: {requests - 1} near {said(others, 's')}, the first at {said(first, 's')}. The median stays among "
-        f"the others, the mean moves to {said(mean, 's')}.",
+        f"{requests} requests on a line: {requests - 1} near {format_quantity(others, 's')}, the first at {format_quantity(first, 's')}. The median stays among "
+        f"the others, the mean moves to {format_quantity(mean, 's')}.",
     )
 
 
@@ -272,7 +272,7 @@ def mixed_step(prefill: float, answers: float, both: float, mean: float) -> Scen
         whole = sum(p.value for p in pieces)
         shapes.append(Words(122, y + 11, text, "end", 12))
         shapes += bar(130, y, whole * scale, 22, pieces)
-        shapes.append(Words(134 + whole * scale, y + 11, said(whole, "s"), "start", 12))
+        shapes.append(Words(134 + whole * scale, y + 11, format_quantity(whole, "s"), "start", 12))
     longer = 130 + max(prefill, answers) * scale
     low = 8 + 32.0 * len(rows)
     shapes += [
@@ -281,6 +281,6 @@ def mixed_step(prefill: float, answers: float, both: float, mean: float) -> Scen
     ]
     return Scene(
         shapes,
-        f"A prompt alone takes {said(prefill, 's')}, answers alone {said(answers, 's')}, in turn {said(prefill + answers, 's')}; the step of both "
-        f"{said(both, 's')}. A weighted mean says {said(mean, 's')}, less than the longer of the two.",
+        f"A prompt alone takes {format_quantity(prefill, 's')}, answers alone {format_quantity(answers, 's')}, in turn {format_quantity(prefill + answers, 's')}; the step of both "
+        f"{format_quantity(both, 's')}. A weighted mean says {format_quantity(mean, 's')}, less than the longer of the two.",
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim.catalog.sourced import read_toml
 from mlsysim.errors import InputError, named, unknown_name
 from mlsysim.files import read_text
-from mlsysim.results import Result, labelled, plain, shown
+from mlsysim.results import Result, format_rows, format_value, plain
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -94,12 +94,16 @@ class ServingRun(Result):
         for metric in METRICS:
             if (values := self.values(metric)) or f"{metric}_s" in self.printed:
                 latencies.append(
-                    (metric, f"mean {shown(self.mean(metric), 's')}" + (f", {len(values)} requests" if values else ""))
+                    (
+                        metric,
+                        f"mean {format_value(self.mean(metric), 's')}"
+                        + (f", {len(values)} requests" if values else ""),
+                    )
                 )
         limits = {
             n: getattr(self, n) for n in ("max_num_batched_tokens", "max_num_seqs", "max_model_len") if getattr(self, n)
         }
-        return labelled(
+        return format_rows(
             f"measured: {self.model} on {self.tp} x {self.device}, {self.precision}, {self.regime} ({self.name})",
             *latencies,
             ("requests", f"{len(self.requests) or 'means only'}, {self.arrivals}; clock of the {self.clock}"),

@@ -1,0 +1,113 @@
+"""What a question to ``serve`` or ``simulate`` is about: a model, its number formats, and where it runs."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from mlsysim import inference
+from mlsysim.api.arguments import Defaults
+from mlsysim.api.targets import SLO
+from mlsysim.catalog import Device, Machines, Model
+from mlsysim.efficiencies import DEFAULT
+from mlsysim.inference import Deployment
+from mlsysim.memory.quantised import WIDE, experts_alone
+
+PRECISION = "bf16"  # assumed where nobody says
+
+
+@dataclass(frozen=True)
+class Formats:
+    """Number formats of products, of matrices as stored, of experts and of embedding and head where theirs are others, and of the cache."""
+
+    precision: str
+    weights: str | None = None
+    experts: str | None = None
+    head: str | None = field(default=None, kw_only=True)
+    kv: str = field(default="bf16", kw_only=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(Formats):
+    """What ``serve`` and ``simulate`` have in common: a model in its formats, on machines, with its software."""
+
+    model: Model
+    machines: Machines
+    slo: SLO | None = None
+    ep: int = 1
+    efficiencies: Any = DEFAULT  # one of the words, or rates of one's own
+    inter_bandwidth: float | None = None
+    server: str = ""
+
+    @property
+    def device(self) -> Device:
+        return self.machines.device
+
+    def deployed(self, tp: int, *, model: Model | str | None = None, **more: Any) -> Deployment:
+        """The model, or another one, split so on the same machines."""
+        asked: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(Formats)}
+        asked |= {"ep": self.ep, "inter_bandwidth": self.inter_bandwidth, "server": self.server}
+        return inference.deploy(model or self.model, self.machines, tp=tp, **asked, **more)
+
+
+# Checkpoints in four bits whose products are in 16: of a mixture the experts alone, of others all matrices.
+_EXPERTS = ("mxfp4", "int4-sym-g32")
+_DENSE = {"mxfp4": "mxfp4", "int4": "int4-g128", "int8": "int8", "nvfp4": "nvfp4"}
+
+
+def formats_of(
+    model: Model,
+    device: Device,
+    precision: str | None,
+    weights: str | None,
+    taken: Defaults,
+    experts: str | None = None,
+) -> Formats:
+    """The given formats; by default those of the published checkpoint, else 16 bits.
+
+    A checkpoint in FP8 runs in FP8 where the device multiplies in it, and is kept so and multiplied in 16 bits elsewhere; one in
+    NVFP4 runs in FP4 where the device does. Other four-bit checkpoints keep their weights so (mixtures those of their experts) and multiply in 16 bits.
+    A device that lists no peak in 16 bits multiplies in 32, from 16-bit weights. With ``experts`` given all else stays as it would
+    be without.
+
+    >>> from mlsysim import catalog
+    >>> h200, a100 = catalog.device("H200"), catalog.device("A100")
+    >>> formats_of(catalog.model("DeepSeek-R1"), h200, None, None, Assumed())
+    Formats(precision='fp8', weights=None, experts=None, head=None, kv='bf16')
+    >>> formats_of(catalog.model("DeepSeek-R1"), a100, None, None, Assumed()).precision
+    'bf16'
+    >>> formats_of(catalog.model("gpt-oss-120B"), h200, None, None, Assumed())
+    Formats(precision='bf16', weights='bf16', experts='mxfp4', head=None, kv='bf16')
+    """
+    if experts is not None:
+        rest = formats_of(model, device, precision, weights, Defaults())
+        taken.resolve("precision", precision, rest.precision)
+        if not rest.experts and experts_alone(rest.weights or rest.precision, model.is_moe):
+            rest = replace(rest, weights=WIDE)
+        return replace(rest, experts=experts)
+    if precision is not None or weights is not None:
+        return Formats(taken.resolve("precision", precision, default_precision(device)), weights)
+    published = "(as the checkpoint is published)"
+    if model.stored.startswith("fp8") and device.has("peak_flops.fp8"):
+        taken.add(f"precision = fp8 {published}")
+        return Formats("fp8")
+    if model.stored == "nvfp4" and device.has("peak_flops.fp4"):
+        taken.add(f"precision = fp4, weights = nvfp4 {published}")
+        return Formats("fp4", "nvfp4")
+    wide = taken.resolve("precision", precision, default_precision(device))
+    if model.is_moe and model.stored in _EXPERTS:
+        taken.add(f"experts = {model.stored} {published}")
+        return Formats(wide, PRECISION, model.stored)
+    if model.stored.startswith("fp8"):
+        taken.add(f"weights = fp8 {published}")
+        return Formats(wide, "fp8")
+    if model.stored in _DENSE:
+        taken.add(f"weights = {_DENSE[model.stored]} {published}")
+        return Formats(wide, _DENSE[model.stored])
+    if wide == "fp32":
+        taken.add(f"weights = {PRECISION}")
+        return Formats(wide, PRECISION)
+    return Formats(wide)
+
+
+def default_precision(device: Device) -> str:
+    """bf16 where the device has it, else the widest of 16 bits or fewer that it lists."""
+    return next((p for p in (PRECISION, "fp16", "fp8", "int8", "fp32") if device.has(f"peak_flops.{p}")), PRECISION)

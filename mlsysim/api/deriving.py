@@ -1,0 +1,257 @@
+"""Why the answer of a door is what it is: the chain from its number down to the source of every figure in it."""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from mlsysim import training
+from mlsysim._chains import chain, traced
+from mlsysim._numeric.traced import called, given, made
+from mlsysim.capacity import ASSUMPTIONS, Load
+from mlsysim.capacity.batching import loaded_itl
+from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
+from mlsysim.capacity.queues import utilisation
+from mlsysim.capacity.reasons import share_met, traced_replica
+from mlsysim.efficiencies import describe
+from mlsysim.inference.equations import request_latency
+from mlsysim.inference.reasons import reasons, traced_pass
+from mlsysim.results import CALLER, Explanation
+from mlsysim.serving_steps import Batch, StepModel
+from mlsysim.serving_steps.mixed import MixedSteps
+from mlsysim.training import TrainingStep
+
+if TYPE_CHECKING:
+    from mlsysim.api.planning import Planned
+    from mlsysim.api.serving import Served
+    from mlsysim.api.simulating import Simulated
+    from mlsysim.api.training import Trained
+
+_MOST_SEQS = 256  # of replica_of
+_PLAYED_AGAIN = 5_000  # requests up to which a run is played once more to see its steps
+
+
+def why_served(s: "Served") -> Explanation:
+    """Devices, or the largest rate, or the time of a static batch, down to the step that decides and the source of every rate."""
+    d, q = s.deployment, s.question
+    rates = describe(d.efficiencies.name, d.efficiencies.source)
+    if s.load is None:
+        return chain(f"{q.model.name} on {s.devices} x {q.device.name}: {s.layout}", _answer(s), (rates, s.method))
+    tried = [f"{o.devices} devices as {_layout(o)}{': ' + o.infeasible_reason if o.infeasible_reason else ''}" for o in s.options]
+    notes = (f"Layouts tried: {'; '.join(tried)}.", _STATES, rates, *(f"Assumed: {text}" for text, _ in ASSUMPTIONS))
+    return chain(f"{q.model.name} on {s.devices} x {q.device.name}: {s.layout}", _sized(s, s.load), notes)
+
+
+_STATES = (
+    "In the lines: fewest_replicas is the first number whose share within the targets suffices, fewest_below_one the first whose "
+    "utilisation is below one; at_batch(step, n) and each_batch(step) are the lines of the step with another batch; batch_full, batch_mean and "
+    "batch_variance are of the birth-and-death chain whose throughput with n requests in a crowd of replicas is that of batch n / crowd; "
+    "found_busy is the root of the equation of shared arrivals; share_in_pace is the share in time over the batches and lengths of answers."
+)
+
+
+def _layout(option: Any) -> str:
+    return f"TP{option.tp}" + (f" PP{option.pp}" if option.pp > 1 else "")
+
+
+def _answer(s: "Served") -> Any:
+    """The time of a static batch on one replica."""
+    d, q = s.deployment, s.question
+    batch, prompt = given(float(q.batch), "batch", "1", CALLER), given(float(q.input_len), "input_len", "1", CALLER)
+    cached, answer = (
+        given(float(q.cached_len), "cached_len", "1", CALLER),
+        given(float(q.output_len), "output_len", "1", CALLER),
+    )
+    first = traced_pass(d, batch, prompt - cached, cached, 0.0, "prompt pass")
+    step = traced_pass(d, batch, 1, prompt + answer / 2.0 - 1, 1.0, "mean decode step")
+    return request_latency(first, answer, step).called("end to end")
+
+
+def _sized(s: "Served", load: Load) -> Any:
+    """Devices of replicas under a load, or the largest rate that so many carry."""
+    d, q, slo = s.deployment, s.question, s.question.slo
+    r = load.replica
+    prompt, answer = (
+        given(float(q.input_len), "input_len", "1", CALLER),
+        given(float(q.output_len), "output_len", "1", CALLER),
+    )
+    tokens = held_tokens(prompt, answer, given(q.output_variation, "output_variation", "1", CALLER)).called(
+        "tokens held"
+    )
+    ranks = d.split.dp
+    first = traced_pass(d, ranks, prompt, 0.0, 0.0, "prompt pass")
+    batch = given(float(max(r.max_running, ranks)), "batch", "1", "the places of a replica")
+    step = traced_pass(d, batch, 1, tokens - 1, 1.0, f"step of {r.max_running}")
+    steps = (answer - 1.0).called("decode steps")
+    slots = _places(s, load, first, step, steps, tokens)
+    varied = given(r.prompt_variation, "prompt_variation", "1", CALLER)
+    made_of = traced_replica(r, first, step, steps, varied, slots)
+    targets = {n: given(v, f"target for {n.upper()}", "s", CALLER) for n, v in (slo.targets if slo else {}).items()}
+    rate = given(float(load.rate), "rate", "1/s", CALLER)
+
+    def met(one: Load, replicas: Any) -> Any:
+        return share_met(one, made_of, rate, replicas, slots, targets)
+
+    share = given(load.quantile, "share of the requests that meet the targets", "1", CALLER)
+    if q.rate is None:
+        count = given(load.replicas, "replicas", "1", "as many as the devices given make, or one")
+        found = {"x0": rate, "x1": met(load, count), "x2": share}
+        return made(float(load.rate), "largest_rate", found, unit="1/s").called("most requests per second")
+    count = given(
+        load.replicas, "replicas tried", "1", "one number after the other, until they carry the rate within the targets"
+    )
+    found = {"x0": count, "x1": met(load, count), **({"x2": share} if targets else {})}
+    if load.replicas > 1:
+        fewer = given(load.replicas - 1, "one replica fewer", "1", "the number tried before")
+        if rate >= (load.replicas - 1) * r.capacity:
+            full = utilisation(rate, fewer * made_of.capacity)
+            found["x3"] = full.called(f"with {load.replicas - 1} replicas: utilisation")
+        else:
+            found["x4"] = met(s.load_of(load.replicas - 1), fewer)
+    rule = "fewest_replicas" if targets else "fewest_below_one"
+    replicas = made(load.replicas, rule, found, unit="1").called("replicas")
+    each = given(
+        d.devices, "devices of a replica", "1", f"the layout {_layout(s.option)}: of those tried, the fewest devices"
+    )
+    return (replicas * each).called("devices")
+
+
+def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: Any) -> Any:
+    """Places of a replica: what memory holds, what the server is told, and how many are in pace."""
+    d, q, r = s.deployment, s.question, load.replica
+    held = s.memory
+    usable = given(
+        float(held.given["gpu_memory_utilization"]),
+        "usable share of the memory",
+        "1",
+        "the server's gpu_memory_utilization",
+    )
+    reserve = held.requested - d.weight_memory - min(stage["kv_pool_bytes"] for stage in held.stages)
+    budget = kv_budget(
+        given(d.device.usable_memory, "device memory", "byte", d.device.origin("usable_memory")),
+        given(d.weight_memory, "weights", "byte", f"{d.weights}, counted from the shape of {q.model.name}"),
+        1.0,
+        usable,
+        given(
+            reserve,
+            "kept back",
+            "byte",
+            "activations, runtime and graphs of the server, as memory.server_memory has them",
+        ),
+    ).called("memory for cache")
+    token = float(d.kv_memory(d.split.dp, float(tokens)) / (-(-float(tokens) // d.block_tokens) * d.block_tokens))
+    one = given(token, "cache of a token", "byte/token", f"{d.kv}, counted from the shape of {q.model.name}")
+    room = (
+        concurrency(budget, tokens, one, given(float(d.block_tokens), "tokens of a block", "1", "the server's"))
+        * d.split.dp
+    )
+    told = given(float(_MOST_SEQS), "most sequences", "1", "the server's usual --max-num-seqs")
+    places: tuple[Any, ...] = (room.called("sequences in memory"), told)
+    if q.slo is not None and q.slo.itl is not None and r.max_running < min(int(room), _MOST_SEQS):
+        target = given(q.slo.itl, "target for ITL", "s", CALLER)
+        tried = given(float(r.max_running), "places tried", "1", "one number after the other, up to the target")
+        pace = loaded_itl(tried, first, step, steps).called("time between tokens, full batch")
+        later = made(s.replica_of_all.step_times[r.max_running], "at_batch", {"x0": step, "x1": tried + 1})
+        more = loaded_itl(tried + 1, first, later, steps).called("the same with one place more")
+        aims = {"x0": tried, "x1": pace, "x2": more, "x3": target}
+        places = (*places, made(float(r.max_running), "most_in_pace", aims, unit="1").called("places in pace"))
+    return made(float(r.max_running), "min", {f"x{i}": x for i, x in enumerate(places)}).called("places of a replica")
+
+
+def why_trained(t: "Trained") -> Explanation:
+    """The step, or with a number of tokens the whole run, down to the equations of a layer and the source of every rate."""
+    q, (root, binding) = t.question, t.step.traced_time()
+    if q.tokens is not None:
+        per_step = given(q.global_batch, "global batch", "1", "the plan and the batch") * given(
+            q.seq, "seq", "1", "the plan and the batch"
+        )
+        tokens = given(float(q.tokens), "tokens of the run", "token", CALLER)
+        root = training.time_to_train(tokens, per_step, root).called("time to train")
+    title = f"{q.model.name} on {q.machines}: {t.step.binding.replace('_', ' ')} is the largest term of the step"
+    return chain(title, root, t.step.explain().notes, binding)
+
+
+def why_planned(p: "Planned", first: TrainingStep, count: int) -> Explanation:
+    """The first plan: its step down to its sources, beside the steps of the next ones, and whether it fits."""
+    from mlsysim.explore.planner import TIE
+
+    best = p.best(max(count, 2))
+    rows = [best.row(k) for k in range(len(best))]
+    step, _ = first.traced_time()
+    next_ones = tuple(float(row["time"]) for row in rows[1:]) or (float(rows[0]["time"]),)
+    given_ = {
+        "x0": step,
+        "x1": given(
+            next_ones, "steps of the next plans", "s", "the same lines with another plan; 'Loses by' names the term"
+        ),
+        "x2": given(TIE, "tie", "1", "plans within it are equally fast; the simplest of them comes first"),
+        "x3": given(
+            float(rows[0]["memory"]),
+            "memory of the plan",
+            "byte",
+            f"counted from the shape of {p.model.name}: memory.training_memory",
+        ),
+        "x4": given(p.capacity, "device memory", "byte", "the devices, or capacity= of the caller"),
+    }
+    root = made(float(step), "fastest_that_fits", given_, unit="s").called("step of the first plan")
+    notes = (f"First: {p.why_first()}.", p.rates, *str(p.table(count)).split("\n"))
+    return chain(f"{p.model.name}: the best of {len(p.rows):,} plans, of which {len(p.fitting):,} fit", root, notes)
+
+
+def why_simulated(s: "Simulated") -> Explanation:
+    """The 99th percentile of the time to the first token: the requests on either side of it, and the step that one waited for."""
+    values = s.rows["ttft_s.p99"]
+    title = f"{s.run.model.name}: time to the first token that 99 % of the requests do not exceed"
+    notes = (s.rates, *str(s.percentiles()).split("\n"))
+    if s.simulation is None:
+        runs = [given(float(v), f"run of seed {seed}", "s", "played") for seed, v in zip(s.seeds, values, strict=True)]
+        return chain(
+            title, (sum(runs) / given(float(len(runs)), "runs", "1", CALLER)).called("mean of the runs"), notes
+        )
+    served = sorted((r for r in s.simulation.records if r.ttft_s is not None), key=lambda r: r.ttft_s or 0.0)
+    place = (len(served) - 1) * 0.99
+    around = [served[int(place)], served[min(int(place) + 1, len(served) - 1)]]
+    log = _prompt_steps(s) if s.run.parts.plain and s.run.calibration is None and len(served) <= _PLAYED_AGAIN else []
+    ends = [_first_token(s, r, log) for r in around]
+    part = given(place % 1, "part of the way to the next", "1", "the place of 99 % among the requests that were served")
+    return chain(title, (ends[0] + (ends[1] - ends[0]) * part).called("TTFT, p99"), notes)
+
+
+@dataclass(frozen=True)
+class _Logged(StepModel):
+    """Step times that write down the steps with prompts."""
+
+    log: list[tuple[Batch, float]] = field(default_factory=list, repr=False, compare=False)
+
+    def time(self, batch: Batch) -> Any:
+        found = super().time(batch)
+        if batch.prefills:
+            self.log.append((batch, float(found)))
+        return found
+
+
+def _prompt_steps(s: "Simulated") -> list[tuple[Batch, float]]:
+    """The steps with prompts of the run, played once more."""
+    steps = s.run.steps()
+    logged = _Logged(**{f.name: getattr(steps, f.name) for f in fields(steps) if f.init})
+    s.run.play(s.seeds[0], steps=logged)
+    return logged.log
+
+
+def _first_token(s: "Simulated", record: Any, log: list[tuple[Batch, float]]) -> Any:
+    """The time to the first token of a request: the wait, and the step in which its prompt was computed, where one was enough."""
+    name = f"request at {record.request.arrival:.6g} s"
+    wait = given(
+        float(record.queue_s), f"{name}: wait for a step", "s", "played: steps under way and prompts before it"
+    )
+    batch = next((b for b, t in log if abs(t - record.prefill_s) <= 1e-9 * t), None)
+    steps = s.run.steps()
+    if batch is None or steps.mixed is None:
+        own = given(float(record.prefill_s), f"{name}: its steps", "s", "played: the steps that computed its prompt")
+        return (wait + own).called(f"{name}: TTFT")
+    d = steps.deployment
+    work, split, machine, rates = reasons(d)
+    asked = MixedSteps(replace(d, work=work, split=split, machine=machine), rates)
+    cost = asked.cost(traced(batch, f"played: what the step of the {name} works on", name=f"{name}: {{}}"))
+    parts = (called(c.time, f"{name}: {n.replace('_', ' ')} of its step") for n, c in cost.components.items())
+    time = sum(parts) + cost.reduced + cost.sent + cost.overhead
+    called(time, f"{name}: step of its prompt", apart=True)
+    return (wait + time).called(f"{name}: TTFT")

@@ -1,0 +1,821 @@
+"""``mlsysim.serve``: how many devices serve a model at a rate within targets, in which layout, at what cost, and what would change it."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from mlsysim import capacity, catalog, inference, intervals, units
+from mlsysim.api.arguments import (
+    BATCH,
+    PUE,
+    TOKENS,
+    Defaults,
+    check_number,
+    merge_targets,
+    pluralize,
+    typed,
+    wrap_lines,
+)
+from mlsysim.api.asked import Asked, formats_of
+from mlsysim.api.bills import Bill
+from mlsysim.api.targets import SLO, check_slo
+from mlsysim.capacity import Load, Replica
+from mlsysim.capacity.routing import USUAL, check_routing
+from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
+from mlsysim.cost.rent import Rent, rent_of
+from mlsysim.efficiencies import DEFAULT, describe, has_range
+from mlsysim.errors import InputError
+from mlsysim.inference import Deployment, Generation
+from mlsysim.inference.solver import METHOD
+from mlsysim.memory import ServerMemory
+from mlsysim.memory.serving import as_published, release_of
+from mlsysim.parallelism import Plan
+from mlsysim.results import Explanation, Result, format_value, plain
+
+INPUT_LEN, OUTPUT_LEN = 1024, 256  # assumed where nobody says
+NARROWER = {"fp32": "bf16", "bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}
+_MOST_TP, _MOST_DEVICES = 64, 1024  # of a replica: beyond, nobody splits a model so, and the search would not end
+_MOST_REPLICAS = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSpec(Asked, Result):
+    """All inputs of an answer, so that it can be computed again with one of them changed."""
+
+    rate: float | None = None
+    input_len: float
+    output_len: float
+    batch: float = 1
+    cached_len: float = 0
+    tp: int | None = None
+    pp: int | None = None
+    dp: int = 1
+    rent: Rent | None = None
+    pue: float = 1.0
+    output_variation: float = 0.0
+    prompt_variation: float = 1.0
+    routing: str = USUAL
+    options: tuple[tuple[str, Any], ...] = ()  # of the server's memory, as memory.server_memory takes them
+
+    @property
+    def sized(self) -> bool:
+        """Whether replicas are asked for, not a single static batch."""
+        return self.rate is not None or self.slo is not None
+
+
+@dataclass(frozen=True)
+class Option:
+    """One layout of a replica: what it can do, or why it cannot."""
+
+    tp: int
+    pp: int
+    deployment: Deployment
+    replica: Replica | None = None
+    load: Load | None = None
+    infeasible_reason: str = ""
+
+    @property
+    def devices(self) -> int:
+        """Devices of all replicas; of one where no load was put on it."""
+        return self.deployment.devices * (self.load.replicas if self.load else 1)
+
+
+@dataclass(frozen=True, repr=False)
+class Served(Result):
+    """What :func:`serve` returns. ``fits`` says whether the model goes into memory, ``answered`` whether the targets are met."""
+
+    question: ServeSpec
+    option: Option
+    fits: bool
+    reason: str  # why there is no answer; empty where there is one
+    assumed: tuple[str, ...] = ()
+    options: tuple[Option, ...] = field(default=(), repr=False)  # every layout that was tried
+
+    @property
+    def answered(self) -> bool:
+        return self.fits and not self.reason
+
+    @property
+    def deployment(self) -> Deployment:
+        """One replica."""
+        return self.option.deployment
+
+    @cached_property
+    def memory(self) -> ServerMemory:
+        """What each device of a replica holds: as a server takes it, or of a static batch out of the whole memory."""
+        return _held(self.question, self.deployment)
+
+    @property
+    def load(self) -> Load | None:
+        """The replicas under the rate; None without a rate or targets."""
+        return self.option.load
+
+    @property
+    def replicas(self) -> int:
+        return self.load.replicas if self.load else 1
+
+    @property
+    def devices(self) -> int:
+        return self.option.devices
+
+    @property
+    def layout(self) -> str:
+        """How the devices are used, in words."""
+        d = self.deployment.split
+        degrees = [f"{n.upper()}{int(getattr(d, n))}" for n in ("tp", "pp", "dp", "ep") if getattr(d, n) > 1]
+        each = " ".join(degrees) or "one device"
+        return f"{pluralize(self.replicas, 'replica')} of {each}"
+
+    @cached_property
+    def generation(self) -> Generation:
+        """A static batch on one replica, from prompt to last token."""
+        q = self.question
+        return inference.generate(
+            self.deployment, input_len=q.input_len, output_len=q.output_len, batch=q.batch, cached_len=q.cached_len
+        )
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Output tokens of all devices together."""
+        return float(self.load.tokens_per_s if self.load else self.generation.tokens_per_s)
+
+    @property
+    def bill(self) -> Bill:
+        """What the devices cost and draw."""
+        q = self.question
+        return Bill(q.device, self.devices, q.rent, q.pue, self.tokens_per_s if self.fits else None)
+
+    @cached_property
+    def _ends(self) -> "tuple[Served, Served] | None":
+        """The answers at both ends of the range of past errors; None where those are unknown."""
+        if not has_range(self.deployment.efficiencies.name) or not self.answered or not self.load:
+            return None
+        short, long = (_answer(self.question, float(f)) for f in self._interval.ends)
+        return short, long
+
+    @property
+    def _interval(self) -> intervals.Interval:
+        """The range of the times of an answer, as factors."""
+        return intervals.interval("inference", 1.0, self.deployment.place("answer"))
+
+    @property
+    def devices_range(self) -> tuple[int, int | None] | None:
+        """Devices within the range of past errors; None at the upper end: more than there are, or no number meets the targets.
+
+        None where no errors are known, or no number of devices was asked for.
+        """
+        if self.question.rate is None or (ends := self._ends) is None:
+            return None
+        return ends[0].devices, ends[1].devices if ends[1].answered else None
+
+    @property
+    def rate_range(self) -> tuple[float, float] | None:
+        """Requests per second within the range of past errors, where a largest rate was asked for."""
+        if self.question.rate is not None or (ends := self._ends) is None:
+            return None
+        rates_ = [float(e.load.rate) if e.answered and e.load else 0.0 for e in ends]
+        return min(rates_), max(rates_)
+
+    @cached_property
+    def binds(self) -> str:
+        """The binding constraint, found by solving again without it."""
+        q, step = self.question, self.generation.decode
+        physics = f"a decode step is {step.bound}-bound, a prompt pass {self.generation.prefill.bound}-bound"
+        if q.slo is None or not self.answered or not self.load:
+            return physics
+        freed: dict[str, float] = {}  # what each target alone costs: devices, or a part of the rate
+        for name in q.slo.targets:
+            others = {n: value for n, value in q.slo.targets.items() if n != name}
+            looser = _answer(replace(q, slo=SLO(**others, quantile=q.slo.quantile)))
+            if looser.load and looser.answered and q.rate is not None and looser.devices < self.devices:
+                freed[name] = looser.devices
+            elif looser.load and looser.answered and q.rate is None and looser.load.rate > 1.001 * self.load.rate:
+                freed[name] = -float(looser.load.rate)
+        if not freed:
+            return f"{'the rate' if q.rate else 'the capacity'}: no target alone costs anything; {physics}"
+        name = min(freed, key=lambda n: freed[n])
+        value = freed[name]
+        would = f"{pluralize(int(value), 'device')} would do" if value > 0 else f"{-value:.4g} requests/s"
+        return f"the target for {name.upper()}: without it {would}; {physics}"
+
+    @cached_property
+    def sensitivities(self) -> tuple[tuple[str, str], ...]:
+        """Sensitivities: each change of an input with the answer to it."""
+        return tuple((what, _short(self, _answer(q))) for what, q in _neighbours(self))
+
+    def summary(self) -> Sequence[str]:
+        q, where = self.question, self.question.machines
+        asked = f"{q.model.name} on {where if where.count else where.device.name}"
+        if not self.fits:
+            head = [f"DOES NOT FIT: {asked}: {self.reason}", *(f"  would fit: {line}" for line in self.suggestions)]
+        elif self.reason:
+            head = [f"NO ANSWER: {asked}: {self.reason}"]
+        else:
+            head = self._answer_lines(q.model.name)
+        e = self.deployment.efficiencies
+        head += [describe(e.name, e.source), *self.assumed]
+        if self.fits:
+            head += merge_targets(self.sensitivities)
+        return wrap_lines(head)
+
+    def _answer_lines(self, name: str) -> list[str]:
+        q, load, g = self.question, self.load, self.generation
+        work = f"{q.input_len:g} + {q.output_len:g} tokens"
+        if load is None:
+            lines = [
+                f"{name} on {self.devices} x {q.device.name}: first token after {format_value(g.ttft, 's')}, then one every "
+                f"{format_value(g.itl, 's')}",
+                f"{work}, batch {q.batch:g}: {format_value(g.e2e, 's')} in all{self._range()}, {g.tokens_per_s:.4g} tokens/s",
+                self._memory_line(),
+            ]
+        else:
+            known = self.devices_range
+            spread = ""
+            if known is not None:
+                most = known[1] if known[1] is not None else self.too_few
+                spread = f" ({known[0]} to {most} in the {self._interval.whose})"
+            if self.rate_range is not None:
+                spread = f" ({self.rate_range[0]:.3g} to {self.rate_range[1]:.3g} in the {self._interval.whose})"
+            first = (
+                f"{name}: {self.devices:,} x {q.device.name}{spread}"
+                if q.rate is not None
+                else f"{name}: {self.devices} x {q.device.name} carry {float(load.rate):.4g} requests/s{spread}"
+            )
+            lines = [
+                first,
+                f"{self.layout}, for {float(load.rate):.4g} requests/s of {work}",
+                f"TTFT {format_value(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of requests), ITL {format_value(load.itl, 's')} on "
+                f"average and {format_value(load.itl_quantile, 's')} ({100 * load.quantile:g} %), {float(load.utilisation):.0%} of capacity; "
+                f"{float(load.running) / self.replicas:.3g} requests run on the {load.replica.max_running} places of a replica (its --max-num-seqs)",
+            ]
+        return [*lines, *self.bill.lines(), f"binds: {self.binds}"]
+
+    @property
+    def too_few(self) -> str:
+        """The upper end of a range without an answer there: more than available, or no number."""
+        there = self.question.machines.count
+        return "no finite number" if there is None else f"more than the {there:,} that there are"
+
+    def _memory_line(self) -> str:
+        q, held = self.question, self.memory
+        parts = {n: v for n, v in held.parts.items() if n not in ("cache", "graphs")}
+        parts["cache"] = float(self.deployment.kv_memory(q.batch, q.input_len + q.output_len))
+        words = ", ".join(f"{n} {units.format(v, 'byte')}" for n, v in parts.items())
+        total, have = (units.format(x, "byte") for x in (sum(parts.values()), held.requested))
+        return f"fits: {total} of {have} ({words})"
+
+    def _range(self) -> str:
+        if not has_range(self.deployment.efficiencies.name):
+            return ""
+        known = self.generation.interval()
+        low, high = (format_value(end, "s") for end in known.ends)
+        return f" ({low} to {high}: {known.whose})"
+
+    @cached_property
+    def suggestions(self) -> tuple[str, ...]:
+        """What would fit: more devices, narrower weights, fewer tokens."""
+        return tuple(_suggestions(self.question))
+
+    @property
+    def method(self) -> str:
+        """The method, and why ``simulate`` may differ, in a sentence."""
+        if self.load is None:
+            return METHOD
+        return (
+            "Method: closed forms of queues around one step model. 'simulate' plays the requests one by one with the same step "
+            "model, so its percentiles differ where queues interact."
+        )
+
+    @cached_property
+    def replica_of_all(self) -> Replica:
+        """The replica with every place that memory holds, whether in pace or not."""
+        q = self.question
+        return _replica(replace(q, slo=None if q.slo is None else replace(q.slo, itl=None)), self.deployment, 1.0)
+
+    def load_of(self, replicas: int) -> Load:
+        """The same rate on another number of replicas."""
+        load: Any = self.load
+        return _loaded(self.question, load.replica, float(load.rate), replicas)
+
+    def explain(self) -> Explanation:
+        """The chain from the answer to its sources: devices, replicas, places, the step that decides, its terms, every rate."""
+        from mlsysim.api.deriving import why_served
+
+        return why_served(self)
+
+    def _numbers(self) -> dict[str, Any]:
+        """The answer that is printed: of the replicas under load, and one request ``alone`` on one; or of the static batch."""
+        alone, load, held = self.generation.to_dict(), self.load, self.memory
+        if load is None:
+            return alone | {"weights_bytes": held.weight_memory}
+        same = ("model", "device", "input_len", "output_len", "efficiencies", "rates")
+        return {n: alone[n] for n in same} | {
+            "method": self.method,
+            "devices": self.devices,
+            "rate_per_s": load.rate,
+            "quantile": load.quantile,
+            "ttft_s": load.ttft_quantile,
+            "itl_s": load.itl,
+            "e2e_s": load.e2e,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_device": self.tokens_per_s / self.devices,
+            "utilisation": load.utilisation,
+            "running": load.running,
+            "max_running": load.replica.max_running,
+            "weights_bytes": held.weight_memory,
+            "load": load.to_dict(),
+            "alone": alone,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON: first those that are printed, then layout, bill and what each device holds."""
+        found = self._numbers()
+        q, split = self.question, self.deployment.split
+        return dict(
+            plain(
+                found
+                | {
+                    "answered": self.answered,
+                    "fits": self.fits,
+                    "reason": self.reason,
+                    "layout": {
+                        "replicas": self.replicas,
+                        **{n: int(getattr(split, n)) for n in ("tp", "pp", "dp", "ep")},
+                    },
+                    "total_devices": self.devices,
+                    "devices_range": self.devices_range,
+                    "rate_range_per_s": self.rate_range,
+                    "binds": self.binds if self.fits else None,
+                    "bill": self.bill.to_dict(),
+                    "memory": self.memory.to_dict(),
+                    "sensitivities": dict(self.sensitivities) if self.fits else {},
+                    "would_fit": list(self.suggestions) if not self.fits else [],
+                    "assumed": list(self.assumed),
+                    "precision": q.precision,
+                }
+            )
+        )
+
+
+def _degrees(q: ServeSpec) -> Iterator[tuple[int, int]]:
+    """Layouts of a replica to try: tensor parallelism inside the domain, and pipelines only where nothing else holds the model."""
+    most = min(q.machines.count or _MOST_DEVICES, _MOST_DEVICES)
+    domain = _domain(q)
+    tps = [q.tp] if q.tp is not None else [2**k for k in range(7) if 2**k <= min(domain, most, _MOST_TP)]
+    for tp in tps:
+        if splits(q.model, tp, q.pp or 1):
+            yield tp, q.pp or 1
+    if q.pp is None and _networked(q):
+        tp = q.tp or max((t for t in tps if splits(q.model, t, 1)), default=1)
+        for pp in (2**k for k in range(1, 7)):
+            if tp * pp * q.dp <= most and splits(q.model, tp, pp):
+                yield tp, pp
+
+
+def _domain(q: ServeSpec) -> int:
+    d = q.device
+    if q.machines.cluster is not None:
+        return q.machines.cluster.domain
+    domain = d.scale_up_domain if d.has("scale_up_domain") else 1
+    return 8 if domain == 1 and (q.inter_bandwidth is not None or d.has("host_bandwidth")) else domain
+
+
+def _networked(q: ServeSpec) -> bool:
+    """Whether a replica may leave its domain."""
+    return q.inter_bandwidth is not None or (q.machines.nodes or 1) > 1
+
+
+def splits(model: Model, tp: int, pp: int) -> bool:
+    try:
+        Plan(tp=tp, pp=pp).check(model)
+    except InputError:
+        return False
+    return True
+
+
+def _deployed(q: ServeSpec, tp: int, pp: int) -> Deployment:
+    return q.deployed(tp, pp=pp, dp=q.dp, efficiencies=q.efficiencies)
+
+
+def _held(q: ServeSpec, d: Deployment) -> ServerMemory:
+    """What each device of a deployment holds: a server's share, or of a static batch all, with as many sequences as it has."""
+    options = {"engine_version": release_of(q.server), **dict(q.options)}
+    if not q.sized:
+        options = {"gpu_memory_utilization": 1.0, "max_num_seqs": math.ceil(q.batch / d.split.dp)} | options
+    if not q.model.n_attention_layers:
+        options.setdefault("max_model_len", math.ceil(q.input_len + q.output_len))
+    return d.server_memory(**options)
+
+
+def _pool(held: ServerMemory) -> float:
+    """Bytes for cache on the fullest device; negative when nothing is left for it."""
+    return min(stage["kv_pool_bytes"] for stage in held.stages)
+
+
+def _room(q: ServeSpec, d: Deployment) -> str:
+    """Why a deployment holds no batch of the question; empty where it does."""
+    held, batch = _held(q, d), d.split.dp if q.sized else q.batch
+    cache = float(d.kv_memory(batch, q.input_len + q.output_len))
+    if cache <= _pool(held):
+        return ""
+    beside = held.activations + held.runtime
+    weights, besides, kv, room = (units.format(x, "byte") for x in (held.weight_memory, beside, cache, held.requested))
+    each = "the device holds" if d.devices == 1 else f"each of {d.devices} devices holds"
+    share = held.requested / d.device.usable_memory
+    part = "" if share == 1 else f", {share:.0%} of its memory"
+    return f"{weights} of weights, {besides} of activations and runtime, and {kv} of cache, where {each} {room}{part}"
+
+
+def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
+    """The replica, its times longer by a factor; places that would miss the pace are not used."""
+    held = _held(q, d)
+    made = capacity.replica_of(
+        d,
+        input_len=q.input_len,
+        output_len=q.output_len,
+        variation=q.output_variation,
+        prompt_variation=q.prompt_variation,
+        usable=held.given["gpu_memory_utilization"],
+        reserve=held.requested - d.weight_memory - _pool(held),
+    )
+    made = replace(made, prefill_time=factor * made.prefill_time, step_times=tuple(factor * t for t in made.step_times))
+    itl = q.slo.itl if q.slo is not None else None
+    pace = made.max_running if itl is None else made.batch_in_pace(itl)
+    return made.with_max_running(max(1, pace))
+
+
+def _loaded(q: ServeSpec, made: Replica, rate: float, replicas: int) -> Load:
+    slo = q.slo or SLO()
+    return capacity.load(made, rate, replicas, routing=q.routing, ttft=slo.ttft, itl=slo.itl, quantile=slo.quantile)
+
+
+def _meets(load: Load, slo: SLO | None) -> bool:
+    """Whether the share of the targets meets them; the last token of a request that is as late as that, too."""
+    if slo is None:
+        return True
+    if slo.e2e is not None and load.ttft_quantile + load.replica.steps * load.itl > slo.e2e:
+        return False
+    return bool((1 - load.late) * load.in_pace >= slo.quantile)
+
+
+def _misses(q: ServeSpec, made: Replica) -> str:
+    """Which target a lone request misses on an idle replica; empty where it meets all."""
+    slo = q.slo or SLO()
+    if slo.itl is not None and made.itl(1) > slo.itl:
+        return f"ITL of {format_value(slo.itl, 's')} is missed by a batch of one, which takes {format_value(made.itl(1), 's')}"
+    alone = _loaded(q, made, 1e-6 * made.throughput(1), 1)
+    if _meets(alone, slo):
+        return ""
+    share = f"{100 * slo.quantile:g} %"
+    if slo.ttft is not None and alone.late > 1 - slo.quantile:
+        return (
+            f"TTFT of {format_value(slo.ttft, 's')} is missed by a lone request: {share} of the prompts take up to "
+            f"{format_value(alone.ttft_quantile, 's')}"
+        )
+    e2e = alone.ttft_quantile + made.steps * alone.itl
+    return f"end to end, {format_value(slo.e2e or 0.0, 's')} is missed by a lone request, which takes {format_value(e2e, 's')}"
+
+
+class _TooManyError(InputError):
+    """A rate that no number of replicas within our bounds carries."""
+
+
+def _fewest(q: ServeSpec, made: Replica, rate: float) -> Load:
+    """The fewest replicas that carry the rate within the targets; a lone request is known to meet them."""
+
+    def asked(n: int) -> Load | None:
+        found = _loaded(q, made, rate, n)
+        return found if _meets(found, q.slo) else None
+
+    low = int(min(rate / made.capacity, 2.0 * _MOST_REPLICAS))
+    high = low + 1
+    while high > _MOST_REPLICAS or (best := asked(high)) is None:
+        low, high = high, 2 * high
+        if high > _MOST_REPLICAS:
+            raise _TooManyError(
+                f"rate = {rate:g} requests/s needs more than {_MOST_REPLICAS:,} replicas of {made.capacity:.3g}/s each; "
+                "give a lower rate or weaker targets"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = asked(middle)
+        low, high, best = (low, middle, found) if found is not None else (middle, high, best)
+    return best
+
+
+def _largest(q: ServeSpec, made: Replica, replicas: int) -> Load:
+    """The largest rate that so many replicas carry within the targets."""
+    low, high = 0.0, replicas * made.capacity
+    best = _loaded(q, made, 1e-6 * made.throughput(1), replicas)
+    for _ in range(40):
+        middle = (low + high) / 2
+        found = _loaded(q, made, middle, replicas)
+        low, high, best = (middle, high, found) if _meets(found, q.slo) else (low, middle, best)
+    return best
+
+
+def _tried(q: ServeSpec, tp: int, pp: int, factor: float) -> Option:
+    d = _deployed(q, tp, pp)
+    if infeasible_reason := _room(q, d):
+        return Option(tp, pp, d, infeasible_reason=infeasible_reason)
+    if not q.sized:
+        return Option(tp, pp, d)
+    made = _replica(q, d, factor)
+    if missed := _misses(q, made):
+        return Option(tp, pp, d, made, infeasible_reason=missed)
+    if q.rate is None:
+        return Option(tp, pp, d, made, _largest(q, made, max(1, (q.machines.count or 0) // d.devices)))
+    try:
+        found = Option(tp, pp, d, made, _fewest(q, made, q.rate))
+    except _TooManyError as error:  # with other degrees, or at a neighbour's rate, there may be an answer
+        return Option(tp, pp, d, made, infeasible_reason=str(error))
+    if q.machines.count is not None and found.devices > q.machines.count:
+        return replace(
+            found,
+            infeasible_reason=f"{found.devices} devices are needed for {q.rate:g} requests/s within the targets, and there are "
+            f"{q.machines.count}",
+        )
+    return found
+
+
+def _answer(q: ServeSpec, factor: float = 1.0, assumed: tuple[str, ...] = ()) -> Served:
+    """The best layout, times longer by a factor: of those that answer the fewest devices, of equal ones the smaller replica."""
+    tried: list[Option] = []
+    held = False
+    for tp, pp in _degrees(q):
+        if held and pp > (q.pp or 1):
+            break  # a pipeline only where nothing else holds the model
+        option = _tried(q, tp, pp, factor)
+        tried.append(option)
+        held = held or option.replica is not None or not option.infeasible_reason
+        if held and not q.sized:
+            break
+    if not tried:
+        raise InputError(
+            f"serve: tp = {q.tp}, pp = {q.pp} cannot split {q.model.name}; leave them out to have them chosen"
+        )
+    good = [o for o in tried if not o.infeasible_reason]
+    kept = tuple(tried)
+    if good and q.slo is not None and q.rate is None:
+        best = max(good, key=lambda o: float(o.load.rate) / o.devices if o.load else 0.0)
+        return Served(q, best, True, "", assumed, kept)
+    if good:
+        return Served(q, min(good, key=lambda o: (o.devices, o.deployment.devices)), True, "", assumed, kept)
+    held_ones = [o for o in tried if o.replica is not None]
+    last = min(held_ones, key=lambda o: o.devices) if any(o.load for o in held_ones) else (held_ones or tried)[-1]
+    return Served(q, last, bool(held_ones), last.infeasible_reason, assumed, kept)
+
+
+def _short(old: Served, new: Served) -> str:
+    """An answer beside the one that it changes, in a few words."""
+    if not new.fits:
+        return "does not fit"
+    if new.reason:
+        return "no answer"
+    if old.question.rate is None and old.load is None:
+        g = new.generation
+        return f"{pluralize(new.devices, 'device')}, first token {format_value(g.ttft, 's')}, then {format_value(g.itl, 's')}"
+    if old.question.rate is None:
+        return f"{float(new.load.rate):.4g} requests/s on {pluralize(new.devices, 'device')}" if new.load else ""
+    each = "" if new.deployment.devices == 1 else f" ({new.layout})"
+    money = "" if new.bill.cost_rate is None else f", {new.bill.cost_rate * units.hour:,.4g} USD/h"
+    return f"{pluralize(new.devices, 'device')}{each}{money}"
+
+
+def _neighbours(old: Served) -> Iterator[tuple[str, ServeSpec]]:
+    """Questions that differ in one thing."""
+    q = old.question
+    narrow = NARROWER.get(q.precision)
+    if narrow and not q.experts and q.device.has(f"peak_flops.{narrow}"):
+        yield f"{narrow} instead of {q.precision}", replace(q, precision=narrow, weights=None)
+    if not q.sized:
+        tp, pp, there = 2 * old.option.tp, old.option.pp, q.machines.count
+        if q.tp is None and splits(q.model, tp, pp) and tp <= _domain(q) and (there is None or tp * pp <= there):
+            yield f"TP{tp}", replace(q, tp=tp, pp=pp)
+        yield f"batch {16 * q.batch:g}", replace(q, batch=16 * q.batch)
+        return
+    slo = q.slo or SLO()
+    for name, value in slo.targets.items():
+        for factor in (0.5, 2.0):
+            target = value * factor
+            yield f"{name.upper()} of {format_value(target, 's')}", replace(q, slo=replace(slo, **{name: target}))
+    if q.prompt_variation and slo.ttft is not None:
+        yield "prompts all alike", replace(q, prompt_variation=0.0)
+    if q.rate is not None:
+        yield f"{2 * q.rate:g} requests/s", replace(q, rate=2 * q.rate)
+
+
+def _suggestions(q: ServeSpec) -> Iterator[str]:
+    """What would fit: computed from the memory alone, so a network that nobody named costs nothing."""
+    d, tokens = q.device, q.input_len + q.output_len
+    anywhere = replace(
+        q, machines=Machines(d), tp=None, pp=None, inter_bandwidth=q.inter_bandwidth or d.memory_bandwidth
+    )
+    sizes = sorted(
+        {
+            (tp * pp, pp, tp)
+            for tp in (2**k for k in range(7))
+            for pp in (2**k for k in range(7))
+            if tp <= max(8, _domain(q))
+        }
+    )
+    for size, pp, tp in sizes:
+        if size > 1 and splits(q.model, tp, pp) and not _room(q, _deployed(anywhere, tp, pp)):
+            layout = f"TP{tp}" + (f" PP{pp}" if pp > 1 else "")
+            yield f"{size} x {d.name} ({layout}), the fewest"
+            break
+    for precision, weights in ((NARROWER.get(q.precision), None), (q.precision, "int4-g128")):
+        if (
+            precision is None
+            or not d.has(f"peak_flops.{precision}")
+            or (precision, weights) == (q.precision, q.weights)
+        ):
+            continue
+        found = None if q.experts else _answer_fits(replace(q, precision=precision, weights=weights))
+        if found is not None:
+            yield f"{weights or precision} weights, on {pluralize(found.devices, 'device')}"
+    short = replace(q, input_len=1, output_len=2)
+    holding = [o for o in (_deployed(q, tp, pp) for tp, pp in _degrees(q)) if not _room(short, o)]
+    if holding and _room(q, holding[-1]):  # where a layout holds the question, fewer tokens are no remedy
+        low, high = 3.0, tokens
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = not _room(replace(q, input_len=middle - 1, output_len=1), holding[-1])
+            low, high = (middle, high) if fits else (low, middle)
+        yield f"{low:g} tokens in all instead of {tokens:g}"
+    told = dict(q.options)
+    for few in (256, 64, 16) if "max_num_seqs" in told else ():
+        fewer = replace(q, options=tuple((told | {"max_num_seqs": few}).items()))
+        found = _answer_fits(fewer) if few < told["max_num_seqs"] else None
+        if found is not None:
+            yield f"{few} sequences at a time instead of {told['max_num_seqs']} (max_num_seqs), on {pluralize(found.devices, 'device')}"
+            break
+
+
+def suggestions_of(
+    model: Model,
+    machines: Machines,
+    tokens: float,
+    precision: str,
+    weights: str | None,
+    kv: str,
+    experts: str | None = None,
+    head: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[str]:
+    """What would hold a model with a sequence of so many tokens, in a server with these options of ``memory.server_memory``."""
+    question = ServeSpec(
+        model=model, machines=machines, slo=SLO(), input_len=max(1, tokens - 1), output_len=1, precision=precision,
+        weights=weights, experts=experts, head=head, kv=kv, options=tuple((options or {}).items()),
+    )  # fmt: skip
+    yield from _suggestions(question)
+
+
+def _answer_fits(q: ServeSpec) -> Deployment | None:
+    for tp, pp in _degrees(q):
+        d = _deployed(q, tp, pp)
+        if not _room(q, d):
+            return d
+    return None
+
+
+@typed
+def serve(
+    model: Model | str,
+    device: Device | Node | Cluster | Machines | str,
+    *,
+    slo: SLO | None = None,
+    rate: float | None = None,
+    input_len: float | None = None,
+    output_len: float | None = None,
+    batch: float = 1,
+    cached_len: float = 0,
+    tp: int | None = None,
+    pp: int | None = None,
+    dp: int = 1,
+    ep: int = 1,
+    precision: str | None = None,
+    weights: str | None = None,
+    kv: str = "bf16",
+    efficiencies: inference.Efficiencies | str = DEFAULT,
+    price: "str | Price | None" = None,
+    pue: float = 1.0,
+    inter_bandwidth: float | str | None = None,
+    output_variation: float | None = None,
+    prompt_variation: float | None = None,
+    server: str = "",
+    experts: str | None = None,
+    head: str | None = None,
+    routing: str | None = None,
+) -> Served:
+    """How many devices serve a model, in which layout, at what cost, and what would change the answer.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry, its name, the name of one of its published checkpoints (``"Qwen/Qwen3-32B-FP8"``), or a shape of
+        your own.
+    device : str, Device, Node or Cluster
+        What ``catalog.where`` reads: ``"B200"`` for as many as it takes, ``"2xB200"`` for so many, ``"DGX-H100"`` for a node.
+    slo : SLO, optional
+        Targets. Without a rate: the largest rate that a replica (or the devices named) carries within them.
+    rate : float, 1/s, (0, inf), optional
+        Requests per second. Without targets: the fewest replicas that carry them at all. Without either: one static batch.
+    input_len : float, 1, (0, 1e12], optional
+        Tokens of a prompt, on average (default: 1024). What is assumed is printed.
+    output_len : float, 1, (0, 1e12], optional
+        Tokens of an answer, on average (default: 256). What is assumed is printed.
+    batch : float, 1, [1, 1e12]
+        Sequences in the static batch, summed over replicas.
+    cached_len : float, 1, [0, 1e12]
+        Leading tokens of a prompt that the cache holds already.
+    tp : int, optional
+        Tensor-parallel ranks of a replica (default: chosen).
+    pp : int, optional
+        Pipeline stages of a replica (default: chosen).
+    dp : int
+        Data-parallel ranks, which share the batch.
+    ep : int
+        Ranks that share the experts, out of tp x dp.
+    precision : str, optional
+        Number format of the matrix products (default: as the checkpoint is published, else bf16). A checkpoint that is
+        published in fewer bits is served as it is (``formats_of``), unless ``precision`` or ``weights`` is given; with
+        ``precision`` alone the weights are as the products.
+    weights : str, one of inference.FORMATS, optional
+        Number format of the stored weights (default: as the products, else as published).
+    kv : str, one of inference.FORMATS
+        Number format of the KV cache.
+    efficiencies : str or Efficiencies, one of efficiencies.MODES
+        Rates that the hardware reaches: ``"calibrated"`` (with a range), ``"datasheet"``, ``"bound"``, or your own.
+    price : str or Price, optional
+        Rent of a device with its unit, as in ``"2.5 USD/h"``, or the name of a price (default: the catalogue's newest rental price).
+    pue : float, 1, [1, inf)
+        Power usage effectiveness (facility / IT energy).
+    inter_bandwidth : float or str, byte/s, (0, inf), optional
+        Network bandwidth per device between scale-up domains, one way, as in ``"400 Gbit/s"``.
+    output_variation : float, 1, [0, inf), optional
+        Standard deviation over mean of the lengths of answers (default: 0, all alike). Short answers keep a pace less evenly than
+        long ones.
+    prompt_variation : float, 1, [0, inf), optional
+        Standard deviation over mean of the prompts' times: 0 where all are alike (default: 1).
+    server : str
+        Inference server and version, as in ``"vLLM 0.11"`` or ``"TensorRT-LLM 0.6.1"`` (default: a current server).
+    experts : str, one of inference.FORMATS, optional
+        Number format of a mixture's routed experts as stored, where it differs from the other weights.
+    head : str, one of inference.FORMATS, optional
+        Number format of embedding and output head as stored, where it differs from the other weights.
+    routing : str, one of capacity.ROUTING, optional
+        Which replica gets the next request (default: round-robin).
+
+    Returns
+    -------
+    Served
+        ``devices``, ``replicas``, ``layout``, ``load``, ``generation``, ``bill``, ``devices_range``, ``binds``, ``sensitivities``,
+        ``fits``, ``answered``; printed, it is the answer. What does not fit raises nothing: ``fits`` is False, ``suggestions`` says
+        what would.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range; an unknown name, with the nearest ones.
+
+    Assumptions: those of ``capacity.ASSUMPTIONS``; of layouts, the fewest devices and then the smallest replica.
+
+    >>> s = serve("Qwen3-32B", "B200", slo=SLO(ttft=0.5, itl=0.03), rate=20, price="6 USD/h")
+    >>> s.devices == s.replicas * s.deployment.devices, s.answered
+    (True, True)
+    >>> serve("Llama-3.1-405B", "L4").fits
+    False
+    """
+    check_slo("serve", slo)
+    taken = Defaults()
+    m, machines = as_published(model), catalog.where(device)
+    input_len, output_len = (
+        check_number("serve", name, taken.resolve(name, given, usual), domain=TOKENS)
+        for name, given, usual in (("input_len", input_len, INPUT_LEN), ("output_len", output_len, OUTPUT_LEN))
+    )
+    if not 0 <= cached_len < input_len:
+        raise InputError(
+            f"serve: cached_len = {cached_len!r} must lie in [0, input_len = {input_len:g}): one token is new"
+        )
+    formats = formats_of(m, machines.device, precision, weights, taken, experts)
+    q = ServeSpec(
+        model=m, machines=machines, slo=slo, rate=None if rate is None else check_number("serve", "rate", rate, "1/s"),
+        input_len=input_len, output_len=output_len, batch=check_number("serve", "batch", batch, domain=BATCH),
+        cached_len=cached_len, tp=tp, pp=pp, dp=dp, ep=ep, precision=formats.precision, weights=formats.weights,
+        experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies, rent=rent_of(machines.device, price),
+        pue=check_number("serve", "pue", pue, domain=PUE), inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth),
+        output_variation=0.0 if output_variation is None else output_variation,
+        prompt_variation=1.0 if prompt_variation is None else prompt_variation, server=server,
+        routing=USUAL if routing is None else routing,
+    )  # fmt: skip
+    check_routing("serve", q.routing)
+    if q.sized and prompt_variation is None:
+        taken.add("prompts whose time varies by 1 (standard deviation over mean)")
+    if q.sized and output_variation is None:
+        taken.add("answers that are all alike")
+    if q.sized and routing is None:
+        taken.add(f"routing = {q.routing}")
+    return _answer(q, assumed=taken.lines)

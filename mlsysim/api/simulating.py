@@ -1,0 +1,684 @@
+"""``mlsysim.simulate``: requests played one by one on a server, their percentiles, and the spread over repeated runs."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mlsysim import catalog, serving
+from mlsysim.api.arguments import PUE, Defaults, check_number, pluralize, typed, wrap_lines
+from mlsysim.api.asked import Asked, formats_of
+from mlsysim.api.bills import Bill
+from mlsysim.api.fleets import FleetSpec, talks_of
+from mlsysim.api.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, splits, suggestions_of
+from mlsysim.api.targets import SLO, check_slo
+from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
+from mlsysim.cost.rent import Rent, rent_of
+from mlsysim.efficiencies import DEFAULT
+from mlsysim.errors import InputError
+from mlsysim.memory import ServerMemory
+from mlsysim.memory.serving import as_published, release_of
+from mlsysim.results import Explanation, Result, format_value, plain
+from mlsysim.serving import METRICS, Config, Record, Request, Simulation
+from mlsysim.serving.config import memory_options, server_of
+from mlsysim.serving.fleet import Conversation, FleetResult, rank_limits, run
+from mlsysim.serving_steps import Rates, StepModel, step_model
+from mlsysim.serving_steps.calibration import Calibration, load_calibration
+from mlsysim.tables import Table, table
+
+REQUESTS = 1000  # assumed where nobody says
+_STATISTICS = ("mean", "p50", "p90", "p99")
+_OTHERS = (
+    "requests_per_s",
+    "tokens_per_s",
+    "utilisation",
+    "mean_batch",
+    "preemptions",
+    "rejected",
+    "met",
+    "goodput_per_s",
+)
+# Of a run, or on average over the runs: what the summary's line of rates prints.
+_PRINTED = ("requests_per_s", "tokens_per_s", "mean_batch", "utilisation", "preemptions", "rejected")
+_MOST_RUNS = 1_000_000
+_MOST_IN_FLIGHT = 100_000
+_STRIDE = 3  # a run draws from its seed and the two after it: arrivals, prompts, answers
+_ASKED_AGAIN = 5_000  # requests up to which neighbouring questions are played too
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Asked):
+    """A question, ready to be played with any seed; found again by name, so that a cluster and a store can hold it."""
+
+    tp: int
+    config: Config
+    routing: str
+    trace: tuple[Request, ...] | tuple[Conversation, ...] | None
+    rate: float
+    requests: int
+    input_len: float
+    output_len: float
+    arrival_variation: float
+    length_variation: float
+    calibration: Calibration | None
+    replicas: int = 1
+    concurrency: int | None = None
+    parts: FleetSpec = field(default_factory=FleetSpec)
+
+    def steps(self) -> StepModel:
+        """The step times of one replica."""
+        return self.steps_of(self.model)
+
+    def steps_of(self, model: Model | str) -> StepModel:
+        """The same of any model on the same devices."""
+        deployed = self.deployed(self.tp, model=model, dp=self.parts.dp)
+        return step_model(deployed, efficiencies=self.efficiencies)
+
+    @property
+    def devices(self) -> int:
+        """Of all servers, as many as there are at the beginning."""
+        return (self.replicas + (self.parts.prefill_replicas or 0)) * self.tp * self.parts.dp
+
+    def drawn(self, seed: int) -> tuple[Request, ...]:
+        """The requests: those of the trace, or random ones."""
+        if self.trace is not None:
+            return tuple(r for r in self.trace if isinstance(r, Request))
+        n, cv = self.requests, self.arrival_variation
+        if self.concurrency is not None:
+            arrivals: tuple[float, ...] = (0.0,) * n  # written down when they come
+        else:
+            arrivals = serving.poisson(self.rate, n, seed) if cv == 1 else serving.gamma(self.rate, n, cv, seed)
+        return serving.load(
+            arrivals,
+            serving.lengths(self.input_len, n, self.length_variation, seed + 1),
+            serving.lengths(self.output_len, n, self.length_variation, seed + 2),
+        )
+
+    def talks(self, seed: int) -> tuple[Conversation, ...]:
+        """The conversations: those of the trace, or random ones, dealt among the models."""
+        names = [self.model.name, *self.parts.also_models]
+        if self.trace is not None:
+            return talks_of(self.trace, names)
+        if self.parts.traffic != "requests":
+            rate = None if self.concurrency is not None else self.rate
+            return self.parts.drawn(rate, self.requests, self.output_len, self.length_variation, names, seed)
+        found = talks_of(self.drawn(seed), names)
+        return tuple(replace(c, model=names[i % len(names)]) for i, c in enumerate(found))
+
+    def play(
+        self,
+        seed: int,
+        progress: bool = False,
+        steps: StepModel | None = None,
+        drawn: tuple[Request, ...] | None = None,
+    ) -> Simulation:
+        """One run, of requests that were drawn before where they are given."""
+        if not self.parts.plain or self.routing == "prefix":
+            others = {name: self.steps_of(name) for name in self.parts.also_models}
+            fleet = self.parts.fleet(steps or self.steps(), others, self.config, self.replicas, self.routing)
+            played: Simulation = run(fleet, self.talks(seed), concurrency=self.concurrency, progress=progress)
+            return played if self.calibration is None else played.corrected(self.calibration.apply)
+        found = serving.simulate(
+            steps or self.steps(),
+            self.drawn(seed) if drawn is None else drawn,
+            self.config,
+            replicas=self.replicas,
+            routing=self.routing,
+            progress=progress,
+            concurrency=self.concurrency,
+        )
+        return found if self.calibration is None else found.corrected(self.calibration.apply)
+
+    def row(self, found: Simulation) -> dict[str, float]:
+        """A run in numbers: every metric's mean and percentiles, and what the server did."""
+        row: dict[str, float] = {}
+        for metric, of_all in found.summary().items():
+            row |= {f"{metric}.{name}": math.nan if v is None else float(v) for name, v in of_all.items()}
+        met = self.met(found.records)
+        row |= {name: float(getattr(found, name)) for name in _OTHERS[:5]}
+        if isinstance(found, FleetResult) and self.parts.autoscaler is not None:
+            row["servers"] = found.server_seconds / found.clock if found.clock else 0.0
+        return row | {
+            "rejected": float(len(found.rejected)),
+            "met": met,
+            "goodput_per_s": met * len(found.records) / found.makespan if found.makespan else 0.0,
+        }
+
+    def met(self, records: Sequence[Record]) -> float:
+        """Share of the requests that meet every target; a rejected one meets none. All of them without targets."""
+        targets = (self.slo or SLO()).targets
+        if not records or not targets:
+            return 1.0
+
+        def good(r: Record) -> bool:
+            times = [(getattr(r, f"{name}_s"), target) for name, target in targets.items()]
+            return not r.rejected and all(t is None or t <= target for t, target in times)
+
+        return sum(map(good, records)) / len(records)
+
+    def __call__(self, seed: Any) -> Mapping[str, Any]:
+        """As a sweep asks: a vector of seeds, and a vector of every number."""
+        import numpy as np
+
+        steps = self.steps()
+        rows = [self.row(self.play(int(s), steps=steps)) for s in seed]
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+@dataclass(frozen=True, repr=False)
+class Simulated(Result):
+    """What :func:`simulate` returns: ``simulation`` is that of a single run; ``rows`` has the numbers of each run."""
+
+    run: Run
+    seeds: tuple[int, ...]
+    rows: Mapping[str, Sequence[float]]
+    simulation: Simulation | None
+    saturation: serving.Saturation | None
+    rent: Rent | None
+    pue: float
+    reason: str = ""  # why nothing was played: the model does not fit
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        return not self.reason
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the targets are met, on average over the runs; None without targets."""
+        if self.run.slo is None or not self.fits:
+            return None
+        return self.mean("met") >= self.run.slo.quantile
+
+    @property
+    def answered(self) -> bool:
+        return self.fits
+
+    @property
+    def devices(self) -> int:
+        return self.run.devices
+
+    @cached_property
+    def memory(self) -> ServerMemory:
+        """What each device of a server holds, and the cache that leaves."""
+        return server_of(self.run.config, self.run.steps().deployment)
+
+    @property
+    def bill(self) -> Bill:
+        """What the devices cost and draw."""
+        rate = self.mean("tokens_per_s") if self.fits else None
+        devices = self.devices
+        if "servers" in self.rows:  # they come and go: as many as there are on average
+            devices = max(1, round(self.mean("servers") * self.run.tp * self.run.parts.dp))
+        return Bill(self.run.machines.device, devices, self.rent, self.pue, rate)
+
+    def mean(self, name: str) -> float:
+        """A number of the runs, on average: ``mean("ttft_s.p99")``."""
+        values = [v for v in self.rows[name] if not math.isnan(v)]
+        return math.fsum(values) / len(values) if values else math.nan
+
+    def error(self, name: str) -> float:
+        """Standard error of that mean; nan of a single run."""
+        values = [v for v in self.rows[name] if not math.isnan(v)]
+        if len(values) < 2:
+            return math.nan
+        mean = math.fsum(values) / len(values)
+        return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
+
+    def percentiles(self) -> Table:
+        """Mean and percentiles of every metric; of several runs with the standard error of each."""
+        rows = []
+        for metric in METRICS:
+            cells = [self._cell(f"{metric}.{name}", "s") for name in _STATISTICS]
+            rows.append((metric.removesuffix("_s"), *cells))
+        return table(("metric", *_STATISTICS), rows)
+
+    def _cell(self, name: str, unit: str) -> str:
+        mean, error = self.mean(name), self.error(name)
+        if math.isnan(mean):
+            return "-"
+        return format_value(mean, unit) + ("" if math.isnan(error) else f" ± {format_value(error, unit, 2)}")
+
+    @cached_property
+    def binds(self) -> str:
+        """What the server runs out of first."""
+        full = self.saturation
+        busy = f"{self.mean('utilisation'):.0%} of the time a step is under way"
+        n = self.run.replicas
+        each = "a full server completes" if n == 1 else f"{n} full servers complete"
+        if full is not None and full.growth > 0:
+            return f"the rate: {each} {full.capacity:.4g}/s; the wait grows by {full.growth:.3g} s in every second"
+        cache = f", {self.mean('preemptions'):.4g} preemptions: the cache" if self.mean("preemptions") else ""
+        return busy + (f" ({each} {full.capacity:.4g}/s)" if full is not None else "") + cache
+
+    @cached_property
+    def sensitivities(self) -> tuple[tuple[str, str], ...]:
+        """Sensitivities, each simulated with the same requests; empty for very many requests."""
+        if (
+            len(self.seeds) > 1
+            or not self.fits
+            or self.simulation is None
+            or len(self.simulation.records) > _ASKED_AGAIN
+        ):
+            return ()
+        return tuple((what, self._short(run)) for what, run in _neighbours(self.run))
+
+    def _short(self, run: Run) -> str:
+        try:
+            row = run.row(run.play(self.seeds[0]))
+        except InputError:
+            return "does not fit"
+        met = "" if run.slo is None else f", {row['met']:.1%} within the targets"
+        return f"TTFT {format_value(row['ttft_s.p99'], 's')}, ITL {format_value(row['itl_s.p99'], 's')} (p99){met}"
+
+    def summary(self) -> Sequence[str]:
+        r = self.run
+        what = f"{r.model.name} on {pluralize(r.replicas, 'replica')} of {r.tp * r.parts.dp} x {r.machines.device.name}"
+        if r.parts.words:
+            what += f" ({r.parts.words})"
+        if not self.fits:
+            suggestions = [f"  would fit: {line}" for line in self.suggestions]
+            return wrap_lines([f"DOES NOT FIT: {what}: {self.reason}", *suggestions, *self.assumed])
+        runs = "" if len(self.seeds) == 1 else f", {len(self.seeds)} runs (mean ± its standard error)"
+        first = f"{what}: TTFT {self._cell('ttft_s.p99', 's')}, ITL {self._cell('itl_s.p99', 's')} (p99){runs}"
+        lines = [first]
+        if r.slo is not None:
+            verdict = "met" if self.met else "MISSED"
+            lines.append(
+                f"{verdict}: {r.slo}; {self.mean('met'):.2%} do, goodput {self.mean('goodput_per_s'):.4g} requests/s"
+            )
+        head = wrap_lines(lines)
+        text = str(self.percentiles()).split("\n")
+        tail = [
+            f"{self.mean('requests_per_s'):.4g} requests/s, {self.mean('tokens_per_s'):.4g} tokens/s, "
+            f"{self.mean('mean_batch'):.3g} decoding in a step, {self.mean('rejected'):.4g} rejected",
+            *self.bill.lines(),
+            f"binds: {self.binds}",
+            *([] if self.simulation is None else [f"{name}: {text}" for name, text in self.simulation.parts()]),
+            self.rates,
+            *self.assumed,
+            *(f"  {what}: {answer}" for what, answer in self.sensitivities),
+        ]
+        return [*head, text[0], *text[2:6], *wrap_lines(tail)]
+
+    @cached_property
+    def rates(self) -> str:
+        """Which rates the steps have."""
+        steps = self.run.steps()
+        corrected = " Latencies corrected by a calibration." if self.run.calibration is not None else ""
+        return steps.rates_used + corrected
+
+    @cached_property
+    def suggestions(self) -> tuple[str, ...]:
+        """What would fit."""
+        r = self.run
+        options, tokens = memory_options(r.config, r.machines.device), r.input_len + r.output_len
+        return tuple(
+            suggestions_of(r.model, r.machines, tokens, r.precision, r.weights, r.kv, r.experts, r.head, options)
+        )
+
+    def explain(self) -> Explanation | Table:
+        """The chain from the 99th percentile of the time to the first token to its sources, and every percentile."""
+        from mlsysim.api.deriving import why_simulated
+
+        return why_simulated(self) if self.fits else self.percentiles()
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per run."""
+        return (
+            [{"seed": s, **{n: c[i] for n, c in self.rows.items()}} for i, s in enumerate(self.seeds)]
+            if self.rows
+            else []
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers in SI units, for JSON; of a single run also every request."""
+        found: dict[str, Any] = self.simulation.to_dict() if self.simulation is not None else {}
+        r = self.run
+        if self.fits and self.simulation is None:
+            found["summary"] = {m: {s: self.mean(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
+            found["standard_error"] = {m: {s: self.error(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
+            found["runs"] = list(self.frame_rows())
+        if self.fits:
+            found |= {name: self.mean(name) for name in _PRINTED}
+        return dict(
+            plain(
+                found
+                | {
+                    "efficiencies": self.run.steps().efficiencies,
+                    "rates": self.rates,
+                    "saturation": self.saturation.to_dict() if self.saturation else None,
+                    "model": r.model.name,
+                    "device": r.machines.device.name,
+                    "layout": {"replicas": r.replicas, "tp": r.tp, "ep": r.ep}
+                    | ({} if r.parts.plain else {"dp": r.parts.dp, "prefill_replicas": r.parts.prefill_replicas or 0}),
+                    "total_devices": self.devices,
+                    "seeds": list(self.seeds),
+                    "fits": self.fits,
+                    "reason": self.reason,
+                    "would_fit": [] if self.fits else list(self.suggestions),
+                    "slo_met": self.met,
+                    "within_slo": self.mean("met") if self.fits and r.slo is not None else None,
+                    "goodput_per_s": self.mean("goodput_per_s") if self.fits else None,
+                    "bill": self.bill.to_dict(),
+                    "memory": self.memory.to_dict(),
+                    "assumed": list(self.assumed),
+                }
+            )
+        )
+
+
+def _neighbours(run: Run) -> Iterator[tuple[str, Run]]:
+    narrow = NARROWER.get(run.precision)
+    if narrow and not run.experts and run.machines.device.has(f"peak_flops.{narrow}"):
+        yield f"{narrow} instead of {run.precision}", replace(run, precision=narrow, weights=None)
+    yield pluralize(run.replicas + 1, "replica"), replace(run, replicas=run.replicas + 1)
+    if splits(run.model, 2 * run.tp, 1) and 2 * run.tp <= run.machines.domain:
+        yield f"TP{2 * run.tp}", replace(run, tp=2 * run.tp)
+
+
+def _fitting(run: Run, tps: Sequence[int]) -> tuple[Run, str]:
+    """The run with the smallest of these tensor-parallel degrees that leaves room for cache, or the last and why not."""
+    refusal = ""
+    for tp in tps:
+        run = replace(run, tp=tp)
+        steps = run.steps()
+        try:
+            rank_limits(run.config, steps)
+        except InputError as error:
+            refusal = str(error).removeprefix("serving: ")
+            continue
+        return run, ""
+    return run, refusal
+
+
+@typed
+def simulate(
+    model: Model | str,
+    device: Device | Node | Cluster | Machines | str,
+    *,
+    rate: float | None = None,
+    concurrency: int | None = None,
+    trace: "str | Path | Sequence[Request] | None" = None,
+    requests: int | None = None,
+    input_len: float | None = None,
+    output_len: float | None = None,
+    slo: SLO | None = None,
+    replicas: int | None = None,
+    routing: str = "round-robin",
+    tp: int | None = None,
+    ep: int = 1,
+    precision: str | None = None,
+    weights: str | None = None,
+    kv: str = "bf16",
+    efficiencies: Rates | str = DEFAULT,
+    arrival_variation: float = 1.0,
+    length_variation: float = 0.0,
+    seed: int = 0,
+    runs: int = 1,
+    seeds: Sequence[int] | None = None,
+    calibration: "str | Path | Calibration | None" = None,
+    price: "str | Price | None" = None,
+    pue: float = 1.0,
+    inter_bandwidth: float | str | None = None,
+    server: str = "",
+    store: str | Path | None = None,
+    client: Any = None,
+    progress: bool = False,
+    parts: FleetSpec | None = None,
+    experts: str | None = None,
+    head: str | None = None,
+    **config: Any,
+) -> Simulated:
+    """Play requests one by one on servers of a model: latencies with percentiles, and their spread over repeated runs.
+
+    Parameters
+    ----------
+    model : Model or str
+        A catalogue entry, its name, or a shape of your own.
+    device : str, Device, Node or Cluster
+        What ``catalog.where`` reads: ``"B200"``, ``"8 H100"``, ``"DGX-H100"``.
+    rate : float, 1/s, (0, inf), optional
+        Random requests per second; or a trace, or a concurrency.
+    concurrency : int, optional
+        Requests in flight over all replicas: the next starts when one ends, whatever the arrivals of a trace. Without a trace ten
+        times as many are drawn unless ``requests`` says otherwise.
+    trace : path or sequence of Request, optional
+        CSV file of the requests (``serving.read_trace``). Or requests; with ``parts`` also conversations (``serving.fleet``).
+    requests : int, optional
+        How many random requests (default: 1000, in a closed loop ten times as many as in flight).
+    input_len : float, 1, (0, 1e12], optional
+        Tokens of a prompt, on average (default: 1024). What is assumed is printed.
+    output_len : float, 1, (0, 1e12], optional
+        Tokens of an answer, on average (default: 256). What is assumed is printed.
+    slo : SLO, optional
+        Targets: the share of the requests that meet all of them is counted, and the goodput.
+    replicas : int, optional
+        Servers of the same kind (default: 1, or as the devices allow).
+    routing : str, one of serving.fleet.POLICIES
+        Which server gets the next request; prefix needs a prefix tree.
+    tp : int, optional
+        Tensor-parallel ranks (default: the fewest that leave room for cache).
+    ep : int
+        Ranks that share the experts, out of tp.
+    precision : str, optional
+        As in :func:`mlsysim.serve`.
+    weights : str, optional
+        As in :func:`mlsysim.serve`.
+    kv : str
+        As in :func:`mlsysim.serve`.
+    efficiencies : str or Efficiencies
+        As in :func:`mlsysim.serve`, and the same step model.
+    arrival_variation : float, 1, [0, inf)
+        Standard deviation over mean of the gaps between random requests: 1 for Poisson, more for bursts.
+    length_variation : float, 1, [0, inf)
+        Standard deviation over mean of the lengths of random requests.
+    seed : int, [0, inf)
+        Seed of the random numbers.
+    runs : int
+        Repeated runs, each with its own seed. Seeds are three apart, as a run draws from three.
+    seeds : sequence of int, optional
+        Seeds of the runs, in place of seed and runs.
+    calibration : path or Calibration, optional
+        Tier 1: what ``mlsysim calibrate`` wrote.
+    price : str or Price, optional
+        As in :func:`mlsysim.serve`.
+    pue : float, 1
+        As in :func:`mlsysim.serve`.
+    inter_bandwidth : float or str, byte/s, optional
+        As in :func:`mlsysim.serve`.
+    server : str
+        As in :func:`mlsysim.serve`.
+    store : path, optional
+        For repeated runs: a folder that they can go on from, as in ``explore.sweep``.
+    client : str, optional
+        For repeated runs: a Dask cluster (``"local:4"``, an address), as in ``explore.sweep``.
+    progress : bool
+        Show a progress bar (needs tqdm).
+    parts : Parts, optional
+        What servers have beside the plain ones: pools apart, drafted tokens, a prefix tree with tiers, conversations, autoscaling,
+        other models; routing by ``prefix`` is one of them too.
+    experts : str, optional
+        As in :func:`mlsysim.serve`.
+    head : str, optional
+        As in :func:`mlsysim.serve`.
+    **config
+        Options of the server: those of ``serving.Config``, as ``max_num_seqs=64``.
+
+    Returns
+    -------
+    Simulated
+        ``mean("ttft_s.p99")``, ``error(...)``, ``percentiles()``, ``met``, ``bill``, ``simulation`` (of a single run), ``rows`` (of
+        all), ``fits``; printed, it is the answer. What does not fit raises nothing: ``fits`` is False, ``suggestions`` says what
+        would.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        A value out of range, no requests, a file that is not what it should be; an unknown name, with the nearest ones.
+
+    >>> s = simulate("Llama-3.1-8B", "H100", rate=4, requests=50, input_len=1000, output_len=100)
+    >>> s.fits, s.mean("ttft_s.p50") < s.mean("ttft_s.p99")
+    (True, True)
+    """
+    _refuse(slo, calibration, parts, config, routing)
+    check_number("simulate", "pue", pue, domain=PUE)
+    taken, parts = Defaults(), parts or FleetSpec()
+    m, machines = as_published(model), catalog.where(device)
+    drawn = {"rate": rate, "requests": requests, "input_len": input_len, "output_len": output_len}
+    _one_load(concurrency, trace, drawn)
+    played = _played(trace) if parts.plain else None if trace is None else talks_of(trace, [m.name])
+    seeds = _seeds(seed, runs, seeds, played)
+    sizes = _sizes(taken, parts, played, concurrency, requests, input_len, output_len)
+    formats = formats_of(m, machines.device, precision, weights, taken, experts)
+    run = Run(
+        model=m, machines=machines, tp=tp or 1, ep=ep, precision=formats.precision, weights=formats.weights,
+        experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies,
+        config=Config(**{"engine_version": release_of(server), **config}), routing=routing, trace=played,
+        rate=check_number("simulate", "rate", rate, "1/s") if rate is not None else 0.0, requests=sizes[0], input_len=sizes[1],
+        output_len=sizes[2], arrival_variation=arrival_variation, length_variation=length_variation, slo=slo,
+        calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
+        inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth), server=server, concurrency=concurrency,
+        parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
+    )  # fmt: skip
+    run, reason = _placed(run, tp, replicas, seeds)
+    taken.add(words := parts.assumed(run.tp), bool(words))
+    found = Simulated(run, seeds, {}, None, None, rent_of(machines.device, price), pue, reason, taken.lines)
+    return found if reason else _run(found, store, client, progress)
+
+
+def _run(asked: Simulated, store: Any, client: Any, progress: bool) -> Simulated:
+    """The question with what became of its requests."""
+    run, seeds = asked.run, asked.seeds
+    full = drawn = None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
+    if run.concurrency is None and run.parts.plain:
+        steps, drawn = run.steps(), run.drawn(seeds[0])
+        full = serving.saturation(steps, drawn, serving.limits(run.config, steps), run.replicas)
+    if len(seeds) > 1 or store is not None or client is not None:
+        return replace(asked, rows=_repeated(run, seeds, store, client, progress), saturation=full)
+    found = run.play(seeds[0], progress, drawn=drawn)
+    rows = {name: (value,) for name, value in run.row(found).items()}
+    return replace(asked, rows=rows, simulation=found, saturation=full)
+
+
+def _refuse(slo: Any, calibration: Any, parts: Any, config: Mapping[str, Any], routing: str) -> None:
+    """Refuse what is of another kind than it should be, and options that no server has."""
+    check_slo("simulate", slo)
+    known = {f.name for f in fields(Config)}
+    if unknown := next((name for name in config if name not in known), None):
+        raise InputError(f"simulate: {unknown} is no option of a server; those are {', '.join(sorted(known))}")
+    if calibration is not None and not isinstance(calibration, (str, Path, Calibration)):
+        raise InputError(f"simulate: calibration = {repr(calibration)[:40]} is no Calibration, and no path of one")
+    if parts is not None and not isinstance(parts, FleetSpec):
+        raise InputError(
+            f"simulate: parts = {repr(parts)[:40]} is no Parts; write for example parts=Parts(prefill_replicas=2)"
+        )
+    if routing == "prefix" and not (parts and parts.prefix_tree):
+        raise InputError("simulate: routing = 'prefix' needs a cache that says what is in it; add prefix_tree")
+
+
+def _one_load(concurrency: int | None, trace: Any, drawn: Mapping[str, Any]) -> None:
+    """Refuse none and several of a rate, a concurrency and a trace."""
+    if concurrency is not None and drawn["rate"] is not None:
+        raise InputError("simulate: rate (open loop) and concurrency (closed loop) exclude each other; give one")
+    given = next((name for name, value in drawn.items() if value is not None), None)
+    if trace is not None and given is not None:
+        raise InputError(f"simulate: the trace says which requests come; leave out {given}")
+    if trace is None and drawn["rate"] is None and concurrency is None:
+        raise InputError(
+            "simulate: no requests; give rate=4 (random ones, per second), concurrency=64 (so many in flight), or trace='FILE.csv'"
+        )
+    if concurrency is not None and (
+        isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 1 <= concurrency <= _MOST_IN_FLIGHT
+    ):
+        raise InputError(
+            f"simulate: concurrency = {repr(concurrency)[:40]} must be a whole number from 1 to {_MOST_IN_FLIGHT:,}"
+        )
+
+
+def _seeds(seed: int, runs: int, seeds: Sequence[int] | None, played: Any) -> tuple[int, ...]:
+    """The seeds of all runs; of a trace, in which there is no chance, one."""
+    if seeds is None:
+        if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= _MOST_RUNS:
+            raise InputError(f"simulate: runs = {repr(runs)[:40]} must be a whole number from 1 to {_MOST_RUNS:,}")
+        seeds = [seed + _STRIDE * k for k in range(runs)]
+    found = _checked(seeds)
+    if played is not None and len(found) > 1:
+        raise InputError(
+            "simulate: a trace has no chance in it, so a second run gives the same; leave out runs and seeds"
+        )
+    return found
+
+
+def _sizes(
+    taken: Defaults,
+    parts: FleetSpec,
+    played: Any,
+    concurrency: int | None,
+    requests: int | None,
+    input_len: float | None,
+    output_len: float | None,
+) -> tuple[int, float, float]:
+    """How many random requests there are, and their mean tokens."""
+    if played is not None:
+        if parts.traffic != "requests":
+            raise InputError("simulate: the trace says which requests come; leave out traffic")
+        return requests or 0, input_len or 1, output_len or 1
+    requests = taken.resolve(
+        "requests", requests, REQUESTS if concurrency is None else int(serving.REQUESTS_PER_USER) * concurrency
+    )
+    if parts.traffic == "requests":
+        input_len = taken.resolve("input_len", input_len, INPUT_LEN)
+    elif input_len is not None:
+        raise InputError("simulate: prompts of conversations grow by added_len; give that instead of input_len")
+    return requests or 0, input_len or 1, taken.resolve("output_len", output_len, OUTPUT_LEN) or 1
+
+
+def _placed(run: Run, tp: int | None, replicas: int | None, seeds: Sequence[int]) -> tuple[Run, str]:
+    """The run with its tensor-parallel degree and its replicas, or why it does not fit."""
+    m, machines, parts = run.model, run.machines, run.parts
+    if not m.n_attention_layers and run.config.max_model_len is None and parts.plain:  # a block is a sequence's state
+        longest = max(math.ceil(r.input_len + r.output_len) for one in seeds for r in run.drawn(one))
+        run = replace(run, config=replace(run.config, max_model_len=longest))
+    most = min(machines.domain, machines.count or machines.domain)
+    tps = [tp] if tp is not None else [2**k for k in range(7) if 2**k <= most and splits(m, 2**k, 1)]
+    run, reason = _fitting(run, tps)
+    if replicas is None:
+        each = run.tp * parts.dp
+        replicas = max(1, (machines.count or each) // each - (parts.prefill_replicas or 0))
+    elif (
+        machines.count is not None
+        and isinstance(replicas, int)
+        and replace(run, replicas=replicas).devices > machines.count
+    ):
+        raise InputError(
+            f"simulate: {replicas} replicas of {run.tp * parts.dp} devices, and {machines} have {machines.count}; take fewer replicas"
+        )
+    return replace(run, replicas=int(check_number("simulate", "replicas", replicas))), reason
+
+
+def _played(trace: "str | Path | Sequence[Request] | None") -> tuple[Request, ...] | None:
+    if trace is None or not isinstance(trace, (str, Path)):
+        return None if trace is None else tuple(trace)
+    return serving.read_trace(trace)
+
+
+def _checked(seeds: Sequence[int]) -> tuple[int, ...]:
+    for value in seeds:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+            raise InputError(f"simulate: seed = {repr(value)[:40]} must be a whole number from 0 to 2^53")
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError("simulate: seeds must be at least one, and all different")
+    return tuple(seeds)
+
+
+def _repeated(run: Run, seeds: Sequence[int], store: Any, client: Any, progress: bool) -> Mapping[str, Sequence[float]]:
+    """The numbers of every run: a sweep over the seeds, a run at a time."""
+    try:
+        from mlsysim.explore import sweep
+    except ImportError as error:
+        raise InputError("simulate: repeated runs need NumPy; run: pip install 'mlsysim-book[scale]'") from error
+    found = sweep(run, {"seed": list(seeds)}, chunk=1, store=store, client=client, progress=progress)
+    return {name: tuple(found[name].tolist()) for name in found if name != "seed"}
