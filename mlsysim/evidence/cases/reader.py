@@ -135,6 +135,7 @@ class Case(Result):
     measured: float
     tolerance: float | None
     inputs: Mapping[str, Any]
+    set: str = ""  # of the shipped rows: first, second or third
 
 
 @dataclass(frozen=True)
