@@ -162,7 +162,9 @@ class Interval(Result):
     low: Num
     high: Num
     quantiles: ErrorQuantiles
-    missing: tuple[str, ...] = ()  # parts of the domain that no source covers, in words; none where its sources err too much
+    missing: tuple[
+        str, ...
+    ] = ()  # parts of the domain that no source covers, in words; none where its sources err too much
 
     @property
     def domain(self) -> str:
@@ -175,7 +177,9 @@ class Interval(Result):
         if self.domain == KNOWN:
             return "in domain"
         return "out of domain: " + (
-            f"no source covers {' or '.join(self.missing)}" if self.missing else "its own sources err more than strangers do"
+            f"no source covers {' or '.join(self.missing)}"
+            if self.missing
+            else "its own sources err more than strangers do"
         )
 
     @property

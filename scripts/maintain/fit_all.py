@@ -26,11 +26,11 @@ import score_reality
 
 from mlsysim.errors import MlsysimError
 from mlsysim.evidence import reality
-from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence.cases import CLASSES, read_cases
 from mlsysim.evidence.predictors import PREDICTORS
 from mlsysim.evidence.scoring import scores
 from mlsysim.evidence.scoring.leaving import leave_out
-from mlsysim.evidence.scoring.ranges import POOLS, Left, left_errors
+from mlsysim.evidence.scoring.ranges import Left, left_errors
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -51,7 +51,7 @@ def _scored(job: tuple[str, list[Path], datetime.date]) -> bytes:
     found = leave_out(read_cases(paths, name))
     fit_constants.write_scores(found, date)
     left = left_errors(found)
-    return pickle.dumps((left.class_name, left.sources, dict(left.domains), dict(left.seen)))
+    return pickle.dumps((left.class_name, left.sets, dict(left.domains), dict(left.seen)))
 
 
 def readme(text: str) -> str:
@@ -85,7 +85,7 @@ def write_readme() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Fit everything that is fitted to the open cases.")
     parser.add_argument("folders", type=Path, nargs="+", help="each with one CLASS.open.csv for every class")
-    parser.add_argument("--only", nargs="+", default=list(POOLS), choices=list(POOLS), help="classes to refit")
+    parser.add_argument("--only", nargs="+", default=list(CLASSES), choices=list(CLASSES), help="classes to refit")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     args = parser.parse_args(argv)
     date, began = datetime.date.today(), time.monotonic()
@@ -101,16 +101,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             for line in pool.map(_fitted, jobs(args.only)):
                 print(line, flush=True)
         with ProcessPoolExecutor(args.jobs, mp_context=fresh) as pool:
-            found = [pickle.loads(text) for text in pool.map(_scored, jobs(list(POOLS)))]
+            found = [pickle.loads(text) for text in pool.map(_scored, jobs(list(CLASSES)))]
         lefts = {name: Left(name, *rest) for name, *rest in found}
         entries = fit_intervals.entries_of(fit_intervals.files_of(args.folders), lefts, date)
     except MlsysimError as error:
         print(f"fit_all: {error}", file=sys.stderr)
         return 2
-    every = fit_intervals.kept(fit_intervals.OUTPUT) | entries
-    fit_intervals.OUTPUT.write_text(fit_intervals.as_toml(every), encoding="utf-8")
-    for name, values in entries.items():
-        print(fit_intervals.summary(name, values))
+    fit_intervals.OUTPUT.write_text(fit_intervals.as_toml(entries), encoding="utf-8")
+    fit_intervals.say(entries)
     with ProcessPoolExecutor(1, mp_context=fresh) as pool:
         pool.submit(score_reality.main, []).result()
         pool.submit(write_readme).result()

@@ -214,7 +214,9 @@ def _arithmetic(left: Left, source: str = "") -> GroupedErrors:
     return GroupedErrors(tuple(map(tuple, by.values())))
 
 
-def held_sources(lefts: Mapping[str, Left], standard: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, dict[str, float]]:
+def held_sources(
+    lefts: Mapping[str, Left], standard: Mapping[tuple[str, str], Sequence[float]]
+) -> dict[str, dict[str, float]]:
     """Of every source of every class, the share of its rows in ranges that it had no vote in; one too wide to say holds nothing."""
     found: dict[str, dict[str, float]] = {name: {} for name in lefts}
     for name, left in lefts.items():
@@ -240,7 +242,9 @@ def held(error: float, end: float) -> float:
     return float(abs(error) <= end <= math.log(LARGEST))
 
 
-def held_domains(lefts: Mapping[str, Left], standard: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, dict[str, float]]:
+def held_domains(
+    lefts: Mapping[str, Left], standard: Mapping[tuple[str, str], Sequence[float]]
+) -> dict[str, dict[str, float]]:
     """Of every domain of every class, the share of its sources' rows in ranges that none of its rows had a vote in."""
     q = quantile(standard)
     found: dict[str, dict[str, float]] = {name: {} for name in lefts}
@@ -274,9 +278,7 @@ def foretold(files: Mapping[str, CaseFile]) -> dict[str, dict[str, Came]]:
         before = {n: replace(f, cases=tuple(c for c in f.cases if c.set in order[:i])) for n, f in files.items()}
         before = {name: file for name, file in before.items() if file.cases}
         reports = {name: by_set(file) for name, file in before.items()}
-        lefts = {
-            n: Left(n, _errors(n, reports[n], {c.id: c for c in f.cases}), {}, {}) for n, f in before.items()
-        }
+        lefts = {n: Left(n, _errors(n, reports[n], {c.id: c for c in f.cases}), {}, {}) for n, f in before.items()}
         standard = in_spreads(lefts)
         if len(standard) < MIN_GROUPS:
             continue
@@ -289,7 +291,9 @@ def foretold(files: Mapping[str, CaseFile]) -> dict[str, dict[str, Came]]:
             report, spread = score_with(new, fit(name, before[name].cases)), spreads.of(name)
             inside: dict[str, list[float]] = {group: [] for group in report.summary.groups}
             for e in _errors(name, report, {c.id: c for c in new.cases}):
-                inside[e.source].append(held(e.error, _arithmetic(lefts[name]).quantiles()[1] if e.counted else q * spread(e.place)))
+                inside[e.source].append(
+                    held(e.error, _arithmetic(lefts[name]).quantiles()[1] if e.counted else q * spread(e.place))
+                )
             for row in report.rows:
                 if row.predicted is None:
                     inside[row.group].append(0.0)
@@ -329,7 +333,7 @@ def entries(
             "spread": spreads.of_class(name),
             "groups": len({e.source for e in measured}),
             "rows": len(measured),
-            "unknown": _mean_by_source(measured, lambda e: float(q * spread(e.place) > math.log(LARGEST))),
+            "unknown": _unknown(measured, {e.place: q * spread(e.place) for e in measured}),
         }
         for what, each in checks.items():
             if shares := list(each[name].values()):
@@ -349,9 +353,9 @@ def entries(
     return text
 
 
-def _mean_by_source(errors: Iterable[LeftError], of: Callable[[LeftError], float]) -> float:
+def _unknown(errors: Iterable[LeftError], ends: Mapping[str, float]) -> float:
+    """Share of the rows whose range is too wide to say anything, each source one vote."""
     by: dict[str, list[float]] = {}
     for e in errors:
-        by.setdefault(e.source, []).append(of(e))
+        by.setdefault(e.source, []).append(float(ends[e.place] > math.log(LARGEST)))
     return mean([mean(each) for each in by.values()]) if by else 0.0
-
