@@ -30,6 +30,7 @@ def _ranges(report: "Report") -> list[str]:
 def _validate(args: argparse.Namespace) -> None:
     from mlsysim.cli import published  # keeps the other commands fast
     from mlsysim.evidence import cases, scoring
+    from mlsysim.evidence.scoring import rules
 
     if args.cases is None:
         published.run(args)
@@ -64,6 +65,10 @@ def _validate(args: argparse.Namespace) -> None:
     )
     for line in _ranges(report):
         print(line)
+    if s.unknown:
+        print(f"of {shown_share(s.unknown)} of the rows we do not know: the range is too wide, and holds nothing")
+    if rule := rules.score_rule(file, report):
+        print(rule.line())
     for reason, n in Counter(r.reason for r in report.rows if not r.supported).most_common(5):
         print(f"unsupported: {n} rows: {reason}")
 

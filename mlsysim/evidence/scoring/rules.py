@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim import catalog, collectives, flops, memory
+from mlsysim import catalog, collectives, flops, memory, units
 from mlsysim.catalog import Device
 from mlsysim.errors import MlsysimError
 from mlsysim.evidence.cases import CaseFile
@@ -201,22 +201,41 @@ def says(name: str, inputs: Inputs) -> float | None:
     return found if found > 0 else None
 
 
-def score_rule(file: CaseFile, ours: Report) -> tuple[Summary, Summary]:
-    """The rule of a class and our scored rows of the same file, on the rows of which the rule says something.
+@dataclass(frozen=True)
+class Beside(Result):
+    """The simplest rule of a class beside ours, on the rows of which the rule says something, and none of its own sources' rows."""
 
-    A share is the median of measured over said in the other sources, those of the same generation where there are any.
+    rule: Rule
+    simple: Summary
+    ours: Summary
+
+    def line(self) -> str:
+        """The rule, its error and ours."""
+        errors = [units.percent(s.mape_mean_over_groups, signed=False) for s in (self.simple, self.ours)]
+        return f"simplest rule: {errors[0]} where ours is {errors[1]}, on {self.simple.n} rows ({self.rule.text}; {self.rule.share})"
+
+
+def score_rule(file: CaseFile, ours: Report) -> Beside | None:
+    """The rule of a class and our scored rows of the same file; nothing where the rule says nothing.
+
+    A share is the median of measured over said in the other sources, those of the same generation where there are any. Without
+    another source a rule with a share says nothing.
     """
     name = file.case_class.name
+    rule = RULES[name]
     said = [(c, value) for c in file.cases if (value := says(name, c.inputs)) is not None]
     places = {c.id: domain_of(name, c.inputs)["generation"] for c, _ in said}
     rows = []
     for case, value in said:
-        share = 1.0
-        if RULES[name].fitted:
-            others = [(c, v) for c, v in said if c.group != case.group]
-            alike = [(c, v) for c, v in others if places[c.id] == places[case.id]] or others
-            share = statistics.median(c.measured / v for c, v in alike) if alike else 1.0
-        error = float(signed_error(value * share, case.measured))
-        rows.append(ScoredRow(case.id, case.group, case.measured, value * share, error, True, "", ()))
-    by_id, tolerances = {r.id: r for r in ours.rows}, [c.tolerance for c, _ in said]
-    return summarise(rows, tolerances), summarise([by_id[c.id] for c, _ in said], tolerances)
+        others = [(c, v) for c, v in said if c.group != case.group]
+        if rule.fitted and not others:
+            continue
+        alike = [(c, v) for c, v in others if places[c.id] == places[case.id]] or others
+        predicted = value * statistics.median(c.measured / v for c, v in alike) if rule.fitted else value
+        error = float(signed_error(predicted, case.measured))
+        rows.append(ScoredRow(case.id, case.group, case.measured, predicted, error, True, "", ()))
+    if not rows:
+        return None
+    by_id, tolerances = {r.id: r for r in ours.rows}, {c.id: c.tolerance for c in file.cases}
+    kept = [tolerances[r.id] for r in rows]
+    return Beside(rule, summarise(rows, kept), summarise([by_id[r.id] for r in rows], kept))

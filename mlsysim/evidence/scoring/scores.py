@@ -13,7 +13,7 @@ from mlsysim.errors import unknown_name
 from mlsysim.evidence.predictors import Constants, shipped_constants
 from mlsysim.evidence.scoring import GroupScore, Summary, score, score_with
 from mlsysim.evidence.scoring.leaving import Ladder, Leaving, count_constants
-from mlsysim.evidence.scoring.rules import RULES, score_rule
+from mlsysim.evidence.scoring.rules import RULES, Beside, score_rule
 from mlsysim.evidence.written import toml
 from mlsysim.results import Result
 from mlsysim.training.shares import from_constants
@@ -29,8 +29,8 @@ class RuleScore(Result):
     text: str
     share: str  # where its share is from
     rows: int
-    error: float
-    ours: float
+    error: float | None = None  # nothing where the rule says nothing
+    ours: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,7 @@ class ScoreSheet(Result):
 def measure(found: Leaving, baselines: Mapping[str, float], date: datetime.date) -> ScoreSheet:
     """The sheet of a class from its scores with sources and domains left out, and beside simple baselines."""
     file, name = found.file, found.file.case_class.name
-    constants, rule = shipped_constants(name), RULES[name]
-    simple, ours = score_rule(file, found.sources)
+    constants, beside = shipped_constants(name), score_rule(file, found.sources)
     plain, honest = score(file, "datasheet").summary, found.sources.summary
     return ScoreSheet(
         cases=file.name,
@@ -68,19 +67,21 @@ def measure(found: Leaving, baselines: Mapping[str, float], date: datetime.date)
         fit=_mean(found.inside.summary),
         leave_one_group_out=_mean(honest),
         ladder=Ladder(*(round(error, _DIGITS) for error in found.ladder)),
-        rule=RuleScore(
-            rule.text,
-            rule.share,
-            simple.n,
-            round(simple.mape_mean_over_groups, _DIGITS),
-            round(ours.mape_mean_over_groups, _DIGITS),
-        ),
-        worse=_worse(ours, simple),
+        rule=_rule(name, beside),
+        worse=_worse(beside.ours, beside.simple) if beside else {},
         domains={label: _mean(report.summary) for label, report in found.domains.items()},
         switched={kind: _mean(score_with(file, some).summary) for kind, some in _stages(name, constants).items()},
         baselines={text: round(value, _DIGITS) for text, value in baselines.items()},
         groups={g: (_rounded(plain.groups[g]), _rounded(honest.groups[g])) for g in plain.groups},
     )
+
+
+def _rule(name: str, beside: Beside | None) -> RuleScore:
+    rule = RULES[name]
+    if beside is None:
+        return RuleScore(rule.text, rule.share, 0)
+    errors = [round(s.mape_mean_over_groups, _DIGITS) for s in (beside.simple, beside.ours)]
+    return RuleScore(rule.text, rule.share, beside.simple.n, *errors)
 
 
 def _worse(ours: Summary, simple: Summary) -> dict[str, tuple[int, float, float]]:
