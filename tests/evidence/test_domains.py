@@ -244,7 +244,7 @@ def test_the_rungs_are_the_same_rows_with_the_same_weights() -> None:
         return Report("gemm", "calibrated", rows, summarise(rows, [None] * len(rows)))
 
     domains_ = {"generation: Hopper": report(5, "312"), "generation: Ampere": report(5, "4")}
-    found = leaving.Leaving(_products(), {}, report(1, "12345"), report(2, "54321"), domains_)
+    found = leaving.Leaving(_products(), {}, report(1, "12345"), report(2, "54321"), report(2, "54321"), domains_)
     assert found.ladder == pytest.approx((0.0175, 0.035, 0.0875))
     assert found.inside.summary.mape_mean_over_groups > 0.3  # each source one vote, over all rows
     assert math.isnan(replace(found, domains={}).ladder.new_ground)
@@ -323,7 +323,7 @@ def test_rules_that_are_fixed_beforehand_by_hand() -> None:
         "concurrency": 4.0,
     }
     loop |= {"backend": "vllm", "input_len": 1000.0, "output_len": 100.0}
-    prompt = 2 * 7.5e9 * 1000 / (0.4 * 989e12 * 2)  # without the input embedding
+    prompt = 2 * 8.03e9 * 1000 / (0.4 * 989e12 * 2)
     assert rules.says("serving_ttft", loop) == pytest.approx(0.1 + prompt, rel=0.01)
     reading = (7.5e9 * 2 + 4 * 1050 * 131072) / (0.7 * 3.35e12 * 2)
     assert rules.says("serving_tpot", loop) == pytest.approx(6e-3 + reading + 4 * prompt / 100, rel=0.01)
