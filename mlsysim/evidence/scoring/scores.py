@@ -179,8 +179,18 @@ def never_seen(name: str) -> NeverSeen:
 
 
 @cache
+def refuted() -> Mapping[str, Mapping[str, float]]:
+    """Models of ours that strangers' rows refuted, and by how much.
+
+    >>> refuted()["power"]["third"] > refuted()["power"]["own"]
+    True
+    """
+    return MappingProxyType(shipped_toml(__package__, "refuted.toml"))
+
+
+@cache
 def known_causes() -> Mapping[str, Mapping[str, str]]:
-    """Why one constant per generation errs less in a group, where that is known: by class and group."""
+    """Why the simplest rule errs less in a group, where that is known: by class and group."""
     return MappingProxyType(shipped_toml(__package__, "causes.toml"))
 
 
