@@ -1,6 +1,7 @@
 """Intervals: the quantiles hold what they promise on sources they have not seen, and say so when they cannot."""
 
 import dataclasses
+import datetime
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -238,7 +239,7 @@ def test_a_range_wider_than_two_and_a_half_says_that_we_do_not_know() -> None:
     near = dataclasses.replace(row, id="2", low=0.5, high=2.0)
     assert (row.unknown, row.inside) == (True, False) and (near.unknown, near.inside) == (False, True)
     s = summarise([row, near], [0.1, 0.1])
-    assert (s.unknown, s.coverage) == (0.5, 0.5) and "of 50 % we do not know" in " ".join(str(s).split())
+    assert (s.unknown, s.coverage) == (0.5, 0.5) and "of 50.0 % we do not know" in " ".join(str(s).split())
 
 
 def test_arithmetic_has_a_range_of_its_own() -> None:
@@ -336,6 +337,16 @@ def test_a_new_source_of_a_small_class_is_held_as_often_as_promised() -> None:
             inside.setdefault(n, []).append(np.mean([abs(e) <= q * spreads.of(name)(p) for p, e in rows]))
     assert 0.76 <= np.mean([np.mean(shares) for shares in inside.values()]) <= 0.88
     assert all(0.68 <= np.mean(shares) <= 0.92 for shares in inside.values())
+
+
+@pytest.mark.independent
+def test_a_range_too_wide_to_say_anything_holds_nothing() -> None:
+    """Errors of 0.5 and 1.0 in turn: ranges that would hold them reach beyond ln 2.5, and hold none."""
+    assert [ranges.held(0.1, end) for end in (0.2, 0.05, 0.91, 0.92)] == [1.0, 0.0, 1.0, 0.0]
+    lefts = {"gemm": _left("gemm", *((f"S{i}", "a", 0.5 + 0.5 * (i % 2)) for i in range(12)))}
+    assert set(ranges.held_sources(lefts, ranges.in_spreads(lefts))["gemm"].values()) == {0.0}
+    found = ranges.entries(lefts, datetime.date(2026, 11, 23))["gemm"]
+    assert (found["unknown"], found["coverage_sources"]) == (1.0, 0.0)
 
 
 @pytest.mark.independent
