@@ -133,6 +133,11 @@ class ErrorQuantiles(Result):
         return self.width > LARGEST
 
     @property
+    def caveat(self) -> str:
+        """What to say beside a number whose range says nothing, to end a phrase with; else nothing."""
+        return f"; wider than x{LARGEST:g}: we do not know" if self.unknown else ""
+
+    @property
     def factors(self) -> tuple[float, float]:
         """Factors on the prediction that give both ends of its range."""
         return interval_end(1.0, self.high), interval_end(1.0, self.low)
@@ -141,7 +146,7 @@ class ErrorQuantiles(Result):
         low, high = self.factors
         return format_rows(
             f"{self.class_name}, {self.domain} domain: {self.nominal:.0%} of new measurements between x{low:.2f} and x{high:.2f} of a "
-            f"prediction{_IGNORANCE * self.unknown}",
+            f"prediction{self.caveat}",
             ("held", f"{self.coverage:.0%} of the measurements, each group judged by the others"),
             ("counted", f"{self.rows} rows of {self.votes}, {self.date}"),
         )
@@ -190,6 +195,11 @@ class Interval(Result):
         return self.quantiles.unknown
 
     @property
+    def caveat(self) -> str:
+        """What to say beside a number whose range says nothing, to end a phrase with; else nothing."""
+        return self.quantiles.caveat
+
+    @property
     def whose(self) -> str:
         """Coverage of the range over past errors, and the part of the domain that none of them covers."""
         of = f"{self.quantiles.nominal:.0%} range of past errors"
@@ -197,7 +207,7 @@ class Interval(Result):
             f"on {m.removeprefix('generation ').strip(chr(39))}" if m.startswith("generation ") else f"with {m}"
             for m in self.missing
         ]
-        return of + (f", none {' or '.join(lacks)}" if lacks else "") + _IGNORANCE * self.unknown
+        return of + (f", none {' or '.join(lacks)}" if lacks else "") + self.caveat
 
     @property
     def ends(self) -> tuple[Num, Num]:
@@ -214,7 +224,7 @@ class Interval(Result):
         q = self.quantiles
         return (
             f"{units.format(self.low, unit, 3)} to {units.format(self.high, unit, 3)}, where {q.nominal:.0%} of measurements are "
-            f"expected ({self.where}; {q.rows} rows of {q.votes}){_IGNORANCE * self.unknown}"
+            f"expected ({self.where}; {q.rows} rows of {q.votes}){self.caveat}"
         )
 
     def explain(self) -> Explanation:
@@ -245,11 +255,8 @@ class Interval(Result):
         return (
             f"{q.nominal:.0%} of measurements are expected between {_times(self.low / self.value)} and "
             f"{_times(self.high / self.value)} of the prediction ({q.class_name}, {self.where}; {q.rows} rows of {q.votes}"
-            f"; coverage {q.coverage:.0%} of those left out, {q.date}){_IGNORANCE * self.unknown}"
+            f"; coverage {q.coverage:.0%} of those left out, {q.date}){self.caveat}"
         )
-
-
-_IGNORANCE = f"; wider than x{LARGEST:g}: we do not know"
 
 
 def _times(factor: Num) -> str:

@@ -221,7 +221,9 @@ def _range_words(p: Point) -> str:
     if p.user_range is None or p.device_range is None:
         return "none: this class of predictions has none"
     (a, b), (c, d) = p.device_range, p.user_range
-    return f"80 % of measurements expected within {a:.4g} to {b:.4g} tokens/s a device and {c:.3g} to {d:.3g} a user (last point)"
+    end = intervals.log_error(d, c) / 2.0
+    caveat = f"; wider than x{intervals.LARGEST:g}: we do not know" if end > math.log(intervals.LARGEST) else ""
+    return f"80 % of measurements expected within {a:.4g} to {b:.4g} tokens/s a device and {c:.3g} to {d:.3g} a user (last point){caveat}"
 
 
 def _formats(model: Model, device: Device, wanted: Sequence[str] | None) -> Iterator[tuple[str, dict[str, str]]]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mlsysim import catalog, inference, intervals, training
+from mlsysim.cli import main
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence.cases import CLASSES as CASE_CLASSES
 from mlsysim.evidence.cases import Case, CaseFile
@@ -251,6 +252,28 @@ def test_arithmetic_has_a_range_of_its_own() -> None:
     )
     assert counted.quantiles.width < 1.1 < measured.quantiles.width
     assert "between x0.99" in str(counted) and "between x0.8" in str(measured)
+
+
+def test_every_command_that_prints_a_range_says_that_we_do_not_know(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With ranges of any width too wide, each says so; with none, nobody does."""
+    commands = (
+        "train --model Llama-3.1-8B --node DGX-H100 --tp 8 --global-batch 64 --seq 8192",
+        "serve --model Llama-3.1-8B --device H100 --batch 8 --input-len 1000 --output-len 100",
+        "plan --model Llama-3.1-8B --node DGX-H100 --global-batch 64 --seq 4096 --max-cp 1",
+        "frontier --model Llama-3.1-8B --device H200 --input-len 1024 --output-len 1024",
+    )
+
+    def said(limit: float) -> list[bool]:
+        monkeypatch.setattr(intervals, "LARGEST", limit)
+        found = []
+        for command in commands:
+            main(command.split())
+            found.append("we do not know" in " ".join(capsys.readouterr().out.split()))
+        return found
+
+    assert said(1.001) == [True] * len(commands) and said(1e9) == [False] * len(commands)
 
 
 # Spreads, by hand
