@@ -78,7 +78,7 @@ def _parts() -> dict[str, str]:
     row = dict(measured.inputs) | {"device": measured.device, "precision": measured.precision, "out_precision": "bf16"}
     call, _ = gemm.predicted_call(row, shipped_constants("gemm"))
     tiles = -(-row["m"] // kernel_times.TILE) * (-(-row["n"] // kernel_times.TILE))
-    idle = tiles / catalog.device(measured.device).multiprocessors
+    idle = tiles / silicon.multiprocessors(Row({"device": measured.device}))
     whole = kernels.rounded_roof(call.compute_time * call.busy / idle, call.memory_time, call.chain_time)
     return {
         "tiles": f"{tiles:.0f}",
