@@ -106,7 +106,7 @@ def _mean(s: Summary) -> GroupScore:
 
 def as_toml(sheet: ScoreSheet) -> str:
     """The text of a score file."""
-    comment = f"# Scores on {sheet.cases}, written by scripts/maintain/fit_constants.py. Fractions; means are over groups. Do not edit."
+    comment = f"# Scores on {sheet.cases}, written by scripts/maintain/fit_all.py. Fractions; means are over groups. Do not edit."
     scored = {k: getattr(sheet, k) for k in ("cases", "rows", "constants", "date", "per_generation")}
     worse = {g: {"n": n, "ours": ours, "per_generation": simple} for g, (n, ours, simple) in sheet.worse.items()}
     groups = {g: {"datasheet": vars(a), "leave_one_group_out": vars(b)} for g, (a, b) in sheet.groups.items()}
