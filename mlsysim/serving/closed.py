@@ -15,9 +15,7 @@ from mlsysim.inference.work import MixedCost, mixed_cost
 from mlsysim.results import Result
 from mlsysim.serving.loops import disorder, loop_rate, queue_wait, run_wait, shared_itl
 
-REQUESTS_PER_USER = (
-    10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
-)
+REQUESTS_PER_USER = 10.0  # prompts of a benchmark per request in flight, as InferenceX runs it (num-prompts)
 DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
 SPREAD = 0.2 / 12.0**0.5 / DRAWN  # standard deviation of such a length, over its mean
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches

@@ -72,7 +72,7 @@ CIRCLES = {
     "catalog": 7,
     "course.exercises": 3,
     "course.sizing": 2,
-    "doors": 5,  # an answer asks for its derivation, which asks the doors again
+    "api": 5,  # an answer asks for its derivation, which asks the doors again
     "drawing": 2,
     "evidence.measuring": 2,
 }
