@@ -22,7 +22,6 @@ import fit_constants
 import fit_intervals
 import fit_kernels
 import measured_shares
-import nest_training
 import score_reality
 
 from mlsysim.errors import MlsysimError

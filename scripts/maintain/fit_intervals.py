@@ -89,7 +89,9 @@ def server_ranges(starts: Sequence[ServerStart], date: datetime.date) -> dict[st
         groups: dict[str, list[float]] = {}
         for found, log in known:
             ours = found.requested - found.kv_pool if part == "taken" else found.parts[part]
-            logged = log[f"{_LOGGED.get(part, 'requested')}_bytes"] - (log["kv_cache_bytes"] if part == "taken" else 0.0)
+            logged = log[f"{_LOGGED.get(part, 'requested')}_bytes"] - (
+                log["kv_cache_bytes"] if part == "taken" else 0.0
+            )
             groups.setdefault(found.model.name, []).append(float(log_error(ours, logged)))
         errors = GroupedErrors(tuple(tuple(of) for of in groups.values()))
         low, high = errors.quantiles()

@@ -117,9 +117,9 @@ def fit(r: Rows, peak: float, bandwidth: float, fixed: Mapping[str, float] | Non
 def rows_of(table: str, device: str, **equal: str) -> Iterator[dict[str, float]]:
     """The numbers of the rows of a device, where texts have these values; caches in 16 bits only."""
     for row in row_table(table):
-        if row["device"] == device and row.get("kv_precision") in (None, "bf16"):
-            if all(row[name] == value for name, value in equal.items()):
-                yield {k: v for k, v in row.items() if isinstance(v, float)}
+        wanted = equal | {"device": device}
+        if row.get("kv_precision") in (None, "bf16") and all(row[name] == value for name, value in wanted.items()):
+            yield {k: v for k, v in row.items() if isinstance(v, float)}
 
 
 def _rows(found: list[tuple[float, float, float, float]]) -> Rows:

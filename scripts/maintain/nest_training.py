@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Choose the structure of training steps inside the folds, and write what that says of sources that had no say: a quarter of an hour.
 
-scripts/maintain/nest_training.py FOLDER_OF_CASES [FOLDER ...] [--start nothing|counted ...]
+scripts/maintain/nest_training.py [--start nothing|counted ...]
 
 Run it after the structure of a step or its alternatives (``evidence.predictors.training_structures``) changed. A start that
 is not named keeps what it has.
@@ -17,10 +17,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import fit_intervals
-
 from mlsysim.errors import MlsysimError
-from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence.rows import cases
 from mlsysim.evidence.scoring.nested import STARTS, Nested, Search, nested_of
 from mlsysim.evidence.written import toml
 
@@ -37,13 +35,12 @@ def as_table(nested: Nested) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Choose the structure of training steps inside the folds.")
-    parser.add_argument("folders", type=Path, nargs="+", help="each with training_step.open.csv")
     parser.add_argument(
         "--start", nargs="+", default=list(STARTS), choices=list(STARTS), help="where the search begins"
     )
     args = parser.parse_args(argv)
     try:
-        search = Search(read_cases(fit_intervals.paths_of("training_step", args.folders), "training_step"))
+        search = Search(cases("training_step"))
     except MlsysimError as error:
         print(f"nest_training: {error}", file=sys.stderr)
         return 2

@@ -138,7 +138,9 @@ class Case(Result):
     set: str = ""  # of the shipped rows: first, second or third
     source: str = ""
     where: str = ""  # the place in the source
-    read: str = ""  # "primary": in the source itself; "secondary": in a transcription; "derived": from a formula of the source
+    read: str = (
+        ""  # "primary": in the source itself; "secondary": in a transcription; "derived": from a formula of the source
+    )
     note: str = ""
 
 

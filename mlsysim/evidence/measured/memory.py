@@ -74,7 +74,12 @@ def _start(row: Mapping[str, Any]) -> ServerStart:
     }
     logged = {k: v for k, v in row.items() if k in _LOGGED.values() or k in ("cuda_graph_bytes", "requested_bytes")}
     return ServerStart(
-        row["name"] or "", row["model"], row["device"], MappingProxyType(options), MappingProxyType(logged), row["where"]
+        row["name"] or "",
+        row["model"],
+        row["device"],
+        MappingProxyType(options),
+        MappingProxyType(logged),
+        row["where"],
     )
 
 

@@ -13,6 +13,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.evidence.cases import CLASSES, Case, CaseClass, CaseFile
 from mlsysim.evidence.cases.reader import case_class, read_case, read_cell
@@ -196,9 +197,10 @@ def counts() -> tuple[RowCount, ...]:
     [624]
     """
     found = []
+    runs = shipped_toml(__package__, "runs.toml")
     for name in TABLES:
-        rows = _texts(_FILES.get(name, name))
-        sets = Counter(row.get("set", "") for row in rows)
-        groups = len({row.get("source", row.get("run")) for row in rows})
+        rows = [row | runs[row["run"]] if "run" in row else row for row in _texts(_FILES.get(name, name))]
+        sets = Counter(row.get("set", SETS[0]) for row in rows)
+        groups = len({row["source"] for row in rows})
         found.append(RowCount(name, len(rows), groups, MappingProxyType({s: sets[s] for s in SETS if sets[s]})))
     return tuple(found)
