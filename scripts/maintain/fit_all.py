@@ -3,8 +3,9 @@
 
 scripts/maintain/fit_all.py [--only CLASS ...] [--jobs N]
 
-Run it after a row or a predictor changed. It takes minutes; then come ``scripts/make_book_parts.py`` and the notebooks of
-chapters 12 and 13. ``--only`` refits some classes; ranges and sheets are those of all, since classes share pools.
+Run it after a row or a predictor changed; then come ``scripts/make_book_parts.py`` and the notebooks of chapters 12 and 13. It
+takes minutes, and for training steps as long again at its end: the search for a structure inside the folds. ``--only`` refits
+some classes; ranges and sheets are those of all, since classes share pools.
 """
 
 import argparse
@@ -22,17 +23,20 @@ import fit_constants
 import fit_intervals
 import fit_kernels
 import measured_shares
+import nest_training
 import score_reality
 
 from mlsysim.errors import MlsysimError
 from mlsysim.evidence import reality
 from mlsysim.evidence.predictors import PREDICTORS
-from mlsysim.evidence.rows import cases
+from mlsysim.evidence.rows import SETS, cases, counts
 from mlsysim.evidence.scoring import scores
 from mlsysim.evidence.scoring.leaving import leave_out
+from mlsysim.evidence.scoring.nested import STARTS
 from mlsysim.evidence.scoring.ranges import POOLS, Left, left_errors
 
 README = Path(__file__).resolve().parents[2] / "README.md"
+DATA_SHEET = README.parent / "mlsysim" / "evidence" / "rows" / "README.md"
 
 
 def _fitted(job: tuple[str, datetime.date]) -> str:
@@ -77,9 +81,25 @@ def readme(text: str) -> str:
     )
 
 
+def data_sheet(text: str) -> str:
+    """The data sheet of the rows with their counts."""
+    lines = ["| table | rows | sources | first set | second | third |", "|:--|--:|--:|--:|--:|--:|"]
+    for c in counts():
+        lines.append(
+            f"| {' | '.join([c.name, str(c.rows), str(c.sources), *(str(c.sets.get(s, '–')) for s in SETS)])} |"
+        )
+    return re.sub(
+        r"(<!-- counts -->\n).*?(<!-- end of counts -->)",
+        lambda m: m[1] + "\n".join(lines) + "\n" + m[2],
+        text,
+        flags=re.S,
+    )
+
+
 def write_readme() -> None:
-    """Renew the numbers of README.md."""
+    """Renew the numbers of README.md, and those of the rows' data sheet."""
     README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
+    DATA_SHEET.write_text(data_sheet(DATA_SHEET.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def _kernels() -> None:
@@ -116,6 +136,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ProcessPoolExecutor(1, mp_context=fresh) as pool:
         pool.submit(score_reality.main, []).result()
         pool.submit(write_readme).result()
+    if "training_step" in args.only:
+        print("structures of training steps, searched for in every fold: the long last stage", flush=True)
+        with ProcessPoolExecutor(args.jobs, mp_context=fresh) as pool:
+            starts = list(STARTS)
+            tables = pool.map(nest_training.searched, starts, [date] * len(starts))
+            nest_training.write(dict(zip(starts, tables, strict=True)))
     print(
         f"done in {time.monotonic() - began:.0f} s; next: scripts/make_book_parts.py, notebooks of chapters 12 and 13"
     )
