@@ -226,7 +226,7 @@ def read_cases(path: str | Path | Sequence[str | Path], class_name: str | None =
     if isinstance(path, (str, Path)):
         return _read_one(Path(path), class_name)
     if not path:
-        raise InputError("read_cases: no file is given; name at least one, as in gemm.open.csv")
+        raise InputError("read_cases: no file is given; name at least one, as in mine.csv")
     return join_cases([_read_one(Path(p), class_name) for p in path], [Path(p).parent.name for p in path])
 
 
