@@ -70,7 +70,7 @@ def _list(args: argparse.Namespace) -> None:
         cells = [[c.name, str(c.rows), str(c.sources), *(str(c.sets.get(s, "")) for s in rows.SETS)] for c in counted]
         print(table(["table", "rows", "sources", *rows.SETS], cells))
         return
-    file = rows.cases(args.class_name, **({"set": tuple(args.sets)} if args.sets else {}))
+    file = rows.cases(args.class_name, **({"set": tuple(args.set)} if args.set else {}))
     if args.json:
         print_json(file.frame_rows())
         return
@@ -87,12 +87,12 @@ def _validate(args: argparse.Namespace) -> None:
     if args.list:
         _list(args)
         return
-    if args.cases and args.sets:
+    if args.cases and args.set:
         raise InputError("--cases scores rows of your own and --set rows that ship; give one of the two")
-    if args.sets:
+    if args.set:
         names = [args.class_name] if args.class_name else list(cases.CLASSES)
         whole = {c.name: set(c.sets) for c in rows.counts()}
-        files = [rows.cases(n, set=tuple(args.sets)) for n in names if args.class_name or whole[n] & set(args.sets)]
+        files = [rows.cases(n, set=tuple(args.set)) for n in names if args.class_name or whole[n] & set(args.set)]
     elif args.cases:
         files = [cases.read_cases(args.cases, args.class_name)]
     else:
@@ -121,7 +121,6 @@ def add(commands: Commands) -> None:
     )
     p.add_argument(
         "--set",
-        dest="sets",
         action="append",
         choices=("first", "second", "third"),
         help="score the rows that ship, of this set; may be given again for more of them",

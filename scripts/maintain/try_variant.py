@@ -18,13 +18,13 @@ from mlsysim.evidence.scoring.leaving import count_constants, leave_out, log_var
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Score a class with sources and domains left out, and log it.")
     parser.add_argument("class_name", metavar="CLASS", choices=list(CLASSES), help="as in gemm")
-    parser.add_argument("--set", dest="sets", nargs="+", choices=SETS, default=SETS, help="of the rows (default: all)")
+    parser.add_argument("--set", nargs="+", choices=SETS, default=SETS, help="of the rows (default: all)")
     parser.add_argument("--log", metavar="VARIANT", help="what was changed, in a few words; appends a line to the log")
     parser.add_argument("--why", default="", help="why it stays or goes")
     parser.add_argument("--kept", action="store_true", help="it stays")
     args = parser.parse_args(argv)
     try:
-        file = cases(args.class_name, set=tuple(args.sets))
+        file = cases(args.class_name, set=tuple(args.set))
         if args.log:
             if not args.why:
                 parser.error("--log needs --why: why it stays or goes")

@@ -166,7 +166,7 @@ def test_there_are_few_constants_and_all_are_physical() -> None:
     "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("serving_") else n for n in sorted(PREDICTORS)]
 )
 def test_hidden_columns_cannot_change_a_prediction(name: str) -> None:
-    file = shipped_rows.cases(name)
+    file = first_rows(name)
     before = scoring.score(file)
     rng = random.Random(1)
     hidden = [{f.name: getattr(c, f.name) for f in fields(c) if f.name != "inputs"} for c in file.cases]
