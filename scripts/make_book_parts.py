@@ -402,7 +402,7 @@ def row_tables() -> str:
         for row in rows.row_table(name):
             if row.get("source"):
                 of.setdefault(row["source"], Counter())[name] += 1
-    counted = [
+    counted: list[tuple[str, ...]] = [
         (c.name, f"{c.rows:,}", str(c.sources), *(f"{c.sets.get(s, 0):,}" for s in rows.SETS)) for c in rows.counts()
     ]
     known = [

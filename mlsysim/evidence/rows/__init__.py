@@ -97,7 +97,13 @@ class RowCount(Result):
 def _texts(file: str) -> tuple[Mapping[str, str], ...]:
     """The cells of a file of this folder."""
     text = (files(__package__) / f"{file}.csv").read_text(encoding="utf-8")
-    return tuple(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    found = tuple(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    for line, row in enumerate(found, 2):
+        if None in row or None in row.values():
+            raise InputError(
+                f"{file}.csv, line {line}: another number of cells than headings; quote what holds a comma"
+            )
+    return found
 
 
 @cache
