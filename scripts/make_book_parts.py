@@ -405,7 +405,7 @@ def row_tables() -> str:
     counted: list[tuple[str, ...]] = [
         (c.name, f"{c.rows:,}", str(c.sources), *(f"{c.sets.get(s, 0):,}" for s in rows.SETS)) for c in rows.counts()
     ]
-    known = [
+    known: list[tuple[str, ...]] = [
         (s.name, f"[{s.title}]({s.address})" if s.address else s.title, s.month, ", ".join(sorted(of.get(s.name, ()))))
         for s in rows.sources().values()
     ]
