@@ -51,15 +51,10 @@ def ways() -> str:
     files = {int(c.name[:2]): c for part in chapters() for c in part}
     lines = []
     for purpose, route in ROUTES.items():
-        texts = [files[n].read_text(encoding="utf-8") for n in route]
-        titles = [re.match(r"# .*\? (.*) \{#", t) for t in texts]
-        stops = [
-            f"[{n} {title[1] if title else files[n].stem}](book/{files[n].name}){{.stop}}"
-            for n, title in zip(route, titles, strict=True)
-        ]
-        hours = sum(minutes(t)[0] for t in texts) / 60
-        lines.append(f"**To {purpose}**, some {hours:.0f} hours:\n{' '.join(stops)}")
-    return "::: {.ways}\n" + "\n\n".join(lines) + "\n:::\n"
+        stops = [f"[{n} {files[n].stem[3:].replace('-', ' ')}](book/{files[n].name}){{.stop}}" for n in route]
+        hours = sum(minutes(files[n].read_text(encoding="utf-8"))[0] for n in route) / 60
+        lines.append(f"**To {purpose}**, some {hours:.0f} hours:\n\n::: {{.way}}\n{' '.join(stops)}\n:::")
+    return ":::: {.ways}\n" + "\n\n".join(lines) + "\n::::\n"
 
 
 def numbers() -> dict[str, Any]:
