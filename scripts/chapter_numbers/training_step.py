@@ -225,7 +225,10 @@ def _score() -> dict[str, str]:
     sheet, constants = shipped_scores("training_step"), shipped_constants("training_step")
     software = constants["software"]
     a100, h100 = training.efficiencies_of("A100-SXM4-80GB"), training.efficiencies_of("H100")
-    kernels, plain = kernel_shares(lineage(catalog.device("A100-SXM4-80GB"))), kernel_shares(lineage(catalog.device("H100")))
+    kernels, plain = (
+        kernel_shares(lineage(catalog.device("A100-SXM4-80GB"))),
+        kernel_shares(lineage(catalog.device("H100"))),
+    )
     biases = [sheet.datasheet.bias, *(s.bias for s in sheet.switched.values())]
     steps = [100 * (b - a) for a, b in pairwise(biases) if a is not None and b is not None]
     return {
