@@ -44,15 +44,6 @@ def log_loss(predicted: float, measured: float) -> float:
     return math.log(predicted / measured) ** 2
 
 
-def log_size(predicted: float, measured: float) -> float:
-    """Size of the log error: an outlier counts once, not squared.
-
-    >>> log_size(2.0, 1.0) == log_size(1.0, 2.0)
-    True
-    """
-    return abs(math.log(predicted / measured))
-
-
 def votes(groups: Sequence[Hashable], least: int = 1) -> list[float]:
     """Weight of each row such that every group has one vote, however many rows it brings; of fewer than ``least``, a part of one.
 

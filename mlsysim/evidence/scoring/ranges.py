@@ -22,6 +22,7 @@ from mlsysim.efficiencies import pooled_share
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.evidence.cases import Case, CaseFile
 from mlsysim.evidence.metrics import mean
+from mlsysim.evidence.rows import SETS
 from mlsysim.evidence.scoring.conformal import MIN_GROUPS, NOMINAL, GroupedErrors
 from mlsysim.evidence.scoring.domains import domain_of, sources_of_parts
 from mlsysim.evidence.scoring.leaving import Leaving, by_set
@@ -273,7 +274,7 @@ class Came:
 def foretold(files: Mapping[str, CaseFile]) -> dict[str, dict[str, Came]]:
     """By class and set: constants and ranges of the sets before it, judged by it. The structure of the predictors knew all sets."""
     found: dict[str, dict[str, Came]] = {name: {} for name in files}
-    order = sorted({c.set for f in files.values() for c in f.cases} - {""}, key=("first", "second", "third").index)
+    order = sorted({c.set for f in files.values() for c in f.cases} - {""}, key=SETS.index)
     for i, coming in enumerate(order):
         before = {n: replace(f, cases=tuple(c for c in f.cases if c.set in order[:i])) for n, f in files.items()}
         before = {name: file for name, file in before.items() if file.cases}

@@ -202,7 +202,7 @@ def says(name: str, inputs: Inputs) -> float | None:
 
 
 @dataclass(frozen=True)
-class Beside(Result):
+class Beside:
     """The simplest rule of a class beside ours, on the rows of which the rule says something, and none of its own sources' rows."""
 
     rule: Rule
