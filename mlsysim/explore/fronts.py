@@ -14,7 +14,7 @@ from mlsysim import catalog, energy, inference, intervals, serving, units
 from mlsysim.capacity import USABLE
 from mlsysim.catalog import Device, Machines, Model, Price
 from mlsysim.catalog.shapes import asked_for
-from mlsysim.cost.rent import CALLER, rent_of
+from mlsysim.cost.rent import rent_of
 from mlsysim.declared import in_si
 from mlsysim.efficiencies import lineage, shipped
 from mlsysim.efficiencies.domains import loop_domain
@@ -485,8 +485,7 @@ def _rent(device: Device, price: "str | Price | None") -> tuple[float | None, st
     rent = rent_of(device, price)
     if rent is None:
         return None, "none: the catalogue has no rental price of it; give price"
-    whose = f", {rent.origin}" if rent.origin == CALLER else f" ({rent.origin})"
-    return rent.rate, f"{rent.rate * 3600:.4g} USD/h a device{whose}"
+    return rent.rate, f"{rent.rate * 3600:.3g} USD/h a device ({rent.kind})"
 
 
 def _loops(
