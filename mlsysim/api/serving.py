@@ -21,6 +21,7 @@ from mlsysim.api.arguments import (
 from mlsysim.api.asked import Asked, formats_of
 from mlsysim.api.bills import Bill, whole_nodes
 from mlsysim.api.failing import failure_line, mean_line
+from mlsysim.api.nearest import Nearest, nearest_point
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.capacity import Load, Replica
 from mlsysim.capacity.routing import USUAL, check_routing
@@ -155,6 +156,12 @@ class Served(Result):
         return Bill(q.device, replicas * each, q.rent, q.pue, self.tokens_per_s if self.fits else None, whole)
 
     @cached_property
+    def nearest(self) -> Nearest | None:
+        """The published measurement that lies nearest, with what we say of it."""
+        q, running = self.question, float(self.load.running) if self.load else float(self.question.batch)
+        return nearest_point(q.model, q.device, q.precision, q.input_len, q.output_len, running / self.devices)
+
+    @cached_property
     def at_mean(self) -> "Served | None":
         """The answer at the mean rate; None where nobody gave one."""
         q = self.question
@@ -264,6 +271,9 @@ class Served(Result):
                 f"{float(load.running) / self.replicas:.3g} requests run on the {load.replica.max_running} places of a replica (its --max-num-seqs)",
             ]
         besides = [failure_line(self), mean_line(self)] if q.rate is not None else []
+        if self.nearest is not None:
+            lines[0] += "" if self.nearest.near else "; no measurement near"
+            besides.append(self.nearest.words())
         return [*lines, *self.bill.lines(), *filter(None, besides), f"binds: {self.binds}"]
 
     @property
@@ -362,6 +372,7 @@ class Served(Result):
                     "devices_range": self.devices_range,
                     "rate_range_per_s": self.rate_range,
                     "binds": self.binds if self.fits else None,
+                    "nearest_measurement": self.nearest.to_dict() if self.fits and self.nearest is not None else None,
                     "bill": self.bill.to_dict(),
                     "bill_with_a_spare": self.bill_of(self.replicas + 1).to_dict() if q.rate is not None else None,
                     "bill_at_the_mean": self.at_mean.bill.to_dict() if self.at_mean is not None else None,
