@@ -46,6 +46,7 @@ __all__ = [
     "ns",
     "parse",
     "percent",
+    "rounded",
     "unit",
     "us",
     "year",
@@ -340,6 +341,15 @@ def format(value: Num, unit_text: str, digits: int = 4, prefix: str | None = Non
         raise InputError(f"prefix: {prefix!r} is not one of {', '.join(_DECIMAL)}")
     scale = _DECIMAL[prefix] if prefix else 1.0
     return f"{_significant(value / scale, digits)} {prefix}{symbol}{slash}{tail}"
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """Write an amount to three digits, with commas.
+
+    >>> rounded(103_949.9), rounded(5.6468)
+    ('104,000', '5.65')
+    """
+    return f"{float(f'{value:.{digits}g}'):,.12g}"
 
 
 def percent(fraction: float, digits: int = 1, signed: bool = True) -> str:

@@ -53,15 +53,6 @@ def whole_nodes(machines: Machines, replicas: int, each: int) -> WholeNodes | No
     return WholeNodes(node, count, count * size - replicas * each, machines.node is not None)
 
 
-def rounded(value: float) -> str:
-    """A number to three digits, whole thousands with commas.
-
-    >>> rounded(103_949.9), rounded(5.6468)
-    ('104,000', '5.65')
-    """
-    return f"{float(f'{value:.3g}'):,.12g}"
-
-
 @dataclass(frozen=True)
 class Bill:
     """Money and energy of so many devices; None where a figure is missing."""
@@ -114,11 +105,11 @@ class Bill:
         """Cost, with the kind of its price, and energy; of replicas also the nodes that hold them."""
         money, power = "cost: the catalogue has no rental price of it; give price='2.5 USD/h'", "energy: no TDP known"
         if self.rent is not None and self.cost_rate is not None:
-            hour = f"{rounded(self.cost_rate * units.hour)} USD/h"
-            month = f", {rounded(self.cost_rate * units.month)} USD a month"
-            total = f"{rounded(self.cost_rate * time)} USD in all, {hour}" if time is not None else hour + month
+            hour = f"{units.rounded(self.cost_rate * units.hour)} USD/h"
+            month = f", {units.rounded(self.cost_rate * units.month)} USD a month"
+            total = f"{units.rounded(self.cost_rate * time)} USD in all, {hour}" if time is not None else hour + month
             per = "" if self.cost_per_token is None else f", {self.cost_per_token * _MILLION:,.3g} USD per million {of}"
-            money = f"cost: {total}{per}, at {rounded(self.rent.rate * units.hour)} USD/h a device ({self.rent.kind}{self._others()})"
+            money = f"cost: {total}{per}, at {units.rounded(self.rent.rate * units.hour)} USD/h a device ({self.rent.kind}{self._others()})"
         if self.power is not None:
             total = f"{self.power * time / units.MWh:.3g} MWh in all, " if time is not None else ""
             per = (
@@ -137,10 +128,10 @@ class Bill:
         same = sorted(p.value * units.hour for p in self.rent.others if p.offer == mine)
         asked = [p.value * units.hour for p in self.rent.others if p.offer == OFFERS[0]]
         if mine != OFFERS[0]:
-            return f"; {OFFERS[0]} {rounded(asked[-1])}" if asked else f"; no price {OFFERS[0]} is known"
+            return f"; {OFFERS[0]} {units.rounded(asked[-1])}" if asked else f"; no price {OFFERS[0]} is known"
         if not same:
             return ""
-        return f"; others {rounded(same[0])}" + (f" to {rounded(same[-1])}" if len(same) > 1 else "")
+        return f"; others {units.rounded(same[0])}" + (f" to {units.rounded(same[-1])}" if len(same) > 1 else "")
 
     def _node_lines(self) -> list[str]:
         """How many whole nodes hold the devices, what idles in them, and what they cost together."""
@@ -148,7 +139,7 @@ class Bill:
         if whole is None or (not whole.idle and not whole.named):
             return []
         rate = self._rate(whole.devices)
-        cost_of = "" if rate is None else f": {rounded(rate * units.month)} USD a month"
+        cost_of = "" if rate is None else f": {units.rounded(rate * units.month)} USD a month"
         billed = " (billed above)" if whole.named else " where only whole nodes are let"
         idle = f", {whole.idle} of {whole.devices} devices idle" if whole.idle else ", no device idles"
         return [f"nodes: {pluralize(whole.count, 'x')} {whole.node.name}{idle}{cost_of}{billed}"]

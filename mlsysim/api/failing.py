@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import units
 from mlsysim.api.arguments import pluralize
-from mlsysim.api.bills import Bill, rounded
+from mlsysim.api.bills import Bill
 from mlsysim.capacity import Load
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def failure_line(s: "Served") -> str:
         else:
             then = f"the others are at {full:.0%} of capacity, and {share_met(left):.1%} of the requests meet the targets"
     bill = spare_bill(s)
-    money = "" if bill.cost_per_month is None else f", {rounded(bill.cost_per_month)} USD a month"
+    money = "" if bill.cost_per_month is None else f", {units.rounded(bill.cost_per_month)} USD a month"
     return f"one failure ({what} stops a replica): {then}; with a spare (N+1) {pluralize(bill.devices, 'device')}{money}"
 
 
@@ -59,7 +59,7 @@ def mean_line(s: "Served") -> str:
     stay = "" if bill.cost_per_token is None else f"{bill.cost_per_token / share * 1e6:,.3g} USD per million tokens if all stay"
     cost, power = low.bill.cost_per_month, low.bill.power
     parts = [pluralize(low.devices, "device")]
-    parts += [] if cost is None else [f"{rounded(cost)} USD a month"]
+    parts += [] if cost is None else [f"{units.rounded(cost)} USD a month"]
     parts += [] if power is None else [f"at most {units.format(power, 'W', 3)}"]
     back = f"{', '.join(parts)} if the others are given back and switched off"
     return f"mean load, {q.mean_rate:.4g} requests/s: {'; '.join(filter(None, (back, stay)))}"

@@ -21,7 +21,6 @@ from mlsysim.api.arguments import (
 from mlsysim.api.asked import Asked, formats_of
 from mlsysim.api.bills import Bill, whole_nodes
 from mlsysim.api.failing import failure_line, mean_line
-from mlsysim.api.nearest import Nearest, nearest_point
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.capacity import Load, Replica
 from mlsysim.capacity.routing import USUAL, check_routing
@@ -35,6 +34,7 @@ from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import as_published, release_of
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, Result, format_value, plain
+from mlsysim.serving.measured import Nearest, nearest_point
 
 INPUT_LEN, OUTPUT_LEN = 1024, 256  # assumed where nobody says
 NARROWER = {"fp32": "bf16", "bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}

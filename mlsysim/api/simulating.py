@@ -13,7 +13,6 @@ from mlsysim.api.asked import Asked, formats_of
 from mlsysim.api.bills import Bill
 from mlsysim.api.fleets import FleetSpec, talks_of
 from mlsysim.api.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, splits, suggestions_of
-from mlsysim.api.nearest import Nearest, nearest_point
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.cost.rent import Rent, rent_of
@@ -25,6 +24,7 @@ from mlsysim.results import Explanation, Result, format_value, plain
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
 from mlsysim.serving.fleet import Conversation, FleetResult, rank_limits, run
+from mlsysim.serving.measured import Nearest, nearest_point
 from mlsysim.serving_steps import Rates, StepModel, step_model
 from mlsysim.serving_steps.calibration import Calibration, load_calibration
 from mlsysim.tables import Table, table

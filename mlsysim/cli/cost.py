@@ -4,7 +4,6 @@ import argparse
 from typing import Any
 
 from mlsysim import catalog, cost, units
-from mlsysim.api.bills import rounded
 from mlsysim.catalog.prices import PRICE_KINDS
 from mlsysim.cli.arguments import Commands, json_option, print_json, quantity
 from mlsysim.cli.lists import entry_row
@@ -56,7 +55,7 @@ def _cost(args: argparse.Namespace) -> None:
         rates["rented"] = cost.rental_cost(args.devices, args.utilisation, args.rental_rate)  # of a second that is held
         found["rented"] = {"rate_usd_per_s": rates["rented"], "cost_usd": paid}
         used = "" if args.utilisation == 1 else f", only while used, {args.utilisation:.0%} of the time"
-        shown.append(f"rented{used}: {rounded(paid)} USD in {units.format(args.time, 's')}")
+        shown.append(f"rented{used}: {units.rounded(paid)} USD in {units.format(args.time, 's')}")
     if owned is not None and args.rental_rate is not None:
         choice = cost.own_or_rent(owned, args.rental_rate, args.utilisation)
         found["comparison"] = choice.to_dict()

@@ -8,7 +8,7 @@ import pytest
 
 import mlsysim
 from mlsysim import SLO, catalog, units
-from mlsysim.api.bills import rounded, whole_nodes
+from mlsysim.api.bills import whole_nodes
 from mlsysim.catalog.prices import OFFERS
 from mlsysim.cli import main
 from mlsysim.cost.rent import rent_of, rents_of, same_kind
@@ -78,7 +78,7 @@ def test_a_month_is_a_twelfth_of_a_year(capsys: pytest.CaptureFixture[str]) -> N
     assert units.parse("12 months", "s") == units.parse("1 year", "s")
     assert main(["cost", "--devices", "18", "--time", "1 month", "--rental-rate", "7.912 USD/h"]) == 0
     out = capsys.readouterr().out
-    assert f"rented: {rounded(18 * 7.912 * 730.5)} USD" in out and "only while used" not in out
+    assert f"rented: {units.rounded(18 * 7.912 * 730.5)} USD" in out and "only while used" not in out
     assert main(["cost", "--devices", "18", "--time", "1 month", "--rental-rate", "7.912 USD/h", "--utilisation", "0.5"]) == 0
     assert "only while used, 50% of the time" in capsys.readouterr().out
 
@@ -113,9 +113,9 @@ def test_whole_nodes_are_billed_where_nodes_are_named() -> None:
     assert free.bill.cost_rate == pytest.approx(2 * free.devices / 3600)
     assert named.bill.cost_rate == pytest.approx(2 * 8 * nodes / 3600)
     idle = f"{8 * nodes - named.devices} of {8 * nodes} devices idle"
-    assert f"{idle}: {rounded(16 * nodes * 730.5)} USD a month" in said(free)
-    assert f"{idle}: {rounded(16 * nodes * 730.5)} USD a month (billed above)" in said(named)
-    assert f"{rounded(2 * free.devices * 730.5)} USD a month, " in said(free)
+    assert f"{idle}: {units.rounded(16 * nodes * 730.5)} USD a month" in said(free)
+    assert f"{idle}: {units.rounded(16 * nodes * 730.5)} USD a month (billed above)" in said(named)
+    assert f"{units.rounded(2 * free.devices * 730.5)} USD a month, " in said(free)
     assert free.bill.to_dict()["cost_usd_per_month"] == pytest.approx(2 * free.devices * 730.5)
 
 
@@ -131,7 +131,7 @@ def test_one_failure_and_a_spare() -> None:
     fewer = mlsysim.serve("gpt-oss-120B", f"{(r - 1) * each} H200", tp=s.option.tp, **JOB)
     assert not fewer.answered  # so the failure has to cost targets, or the count was not the fewest
     assert ("queue grows" in text) == (full >= 1)
-    assert f"with a spare (N+1) {(r + 1) * each} devices, {rounded(2 * (r + 1) * each * 730.5)} USD a month" in text
+    assert f"with a spare (N+1) {(r + 1) * each} devices, {units.rounded(2 * (r + 1) * each * 730.5)} USD a month" in text
     alone = said(mlsysim.serve("Llama-3.1-8B", "H200", rate=1))
     assert "nothing is served; with a spare (N+1) 2 devices" in alone
 
@@ -144,7 +144,7 @@ def test_the_mean_load_has_its_devices_its_bill_and_its_price_of_a_token() -> No
     assert s.at_mean is not None and s.at_mean.devices == low.devices < s.devices
     per = s.bill.cost_per_token
     assert per is not None and f"{4 * per * 1e6:.3g} USD per million tokens if all stay" in said(s)
-    assert f"{low.devices} devices, {rounded(2 * low.devices * 730.5)} USD a month" in said(s).partition("mean load")[2]
+    assert f"{low.devices} devices, {units.rounded(2 * low.devices * 730.5)} USD a month" in said(s).partition("mean load")[2]
     for wrong in ({"mean_rate": 50, "rate": 40}, {"mean_rate": 5}, {"mean_rate": 0, "rate": 40}):
         with pytest.raises(InputError, match="mean_rate"):
             mlsysim.serve("Llama-3.1-8B", "H200", **wrong)

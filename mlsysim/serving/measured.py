@@ -12,8 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from mlsysim import catalog, inference, serving, units
-from mlsysim.api.bills import rounded
+from mlsysim import catalog, inference, units
 from mlsysim.capacity.batching import request_capacity
 from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import parse_toml
@@ -21,7 +20,8 @@ from mlsysim.efficiencies import lineage
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.memory.serving import checkpoint
 from mlsysim.results import Result, plain
-from mlsysim.serving.closed import DRAWN_LENGTHS
+from mlsysim.serving.closed import DRAWN, DRAWN_LENGTHS
+from mlsysim.serving.loops import loop_rate
 
 _FILES = ("evidence/rows/serving.csv", "evidence/measured/fronts.toml")
 _BACKENDS = {"trtllm": "TensorRT-LLM", "sglang": "SGLang", "vllm": "vLLM"}
@@ -55,7 +55,7 @@ class MeasuredPoint(Result):
     @property
     def mean_lengths(self) -> tuple[float, float]:
         """Tokens of a prompt and of an answer on average: where lengths are drawn, fewer than those printed."""
-        drawn = serving.DRAWN if (self.input_len, self.output_len) in DRAWN_LENGTHS else 1.0
+        drawn = DRAWN if (self.input_len, self.output_len) in DRAWN_LENGTHS else 1.0
         return drawn * self.input_len, drawn * self.output_len
 
     @property
@@ -130,8 +130,8 @@ def _timed(
     model: str, device: str, server: str, weights: str, tp: int, p: float, n: float, c: int, itl: float, ttft: float,
     source: str, where: str,
 ) -> MeasuredPoint:  # fmt: skip
-    drawn = serving.DRAWN if (p, n) in DRAWN_LENGTHS else 1.0
-    rate = float(serving.loop_rate(c, ttft, itl, drawn * n)) * drawn * n / tp
+    drawn = DRAWN if (p, n) in DRAWN_LENGTHS else 1.0
+    rate = float(loop_rate(c, ttft, itl, drawn * n)) * drawn * n / tp
     return MeasuredPoint(model, device, server, weights, tp, p, n, c, rate, itl, source, where)
 
 
@@ -183,8 +183,11 @@ class Nearest(Result):
         far = sum(abs(math.log(a / b)) for a, b in pairs)
         return float(p.model != self.model), float(apart), float(p.precision != self.precision), far
 
-    def words(self) -> str:
-        """The point, what of it is other than asked, and what we say of it, in a sentence."""
+    def words(self, ours: float | None = None) -> str:
+        """The point, what of it is other than asked, and what we say of it, in a sentence.
+
+        ``ours`` is the rate that another model than an answer's gives there.
+        """
         p = self.point
         (a, b), (c, d) = self.lengths, (p.input_len, p.output_len)
         said = [
@@ -198,11 +201,12 @@ class Nearest(Result):
         ]
         name = "nearest measurement" if self.near else "no measurement near; the nearest"
         try:
-            ours = f"we say {rounded(p.predicted())} ({units.percent(p.error, 0)})"
+            rate = p.predicted() if ours is None else ours
+            we = f"we say {units.rounded(rate)} ({units.percent(rate / p.device_rate - 1.0, 0)})"
         except InputError:
-            ours = "we say that it does not fit"
+            we = "we say that it does not fit"
         at = "" if p.itl is None else f" at {units.format(p.itl, 's', 3)} a token"
-        return f"{name}: {', '.join(filter(None, said))}: {rounded(p.device_rate)} tokens/s a device{at}; {ours}"
+        return f"{name}: {', '.join(filter(None, said))}: {units.rounded(p.device_rate)} tokens/s a device{at}; {we}"
 
     def to_dict(self) -> dict[str, Any]:
         """The point with what we predict there, and whether it is near."""
