@@ -155,6 +155,14 @@ class Served(Result):
         whole = whole_nodes(q.machines, replicas, each)
         return Bill(q.device, replicas * each, q.rent, q.pue, self.tokens_per_s if self.fits else None, whole)
 
+    @property
+    def cost_ends(self) -> tuple[float, float] | None:
+        """USD/s of the answers at both ends of the range; None where one of them is unknown."""
+        if self.question.rate is None or (ends := self._ends) is None or not ends[1].answered:
+            return None
+        rates = [e.bill.cost_rate for e in ends]
+        return None if rates[0] is None or rates[1] is None else (rates[0], rates[1])
+
     @cached_property
     def nearest(self) -> Nearest | None:
         """The published measurement that lies nearest, with what we say of it."""
@@ -172,11 +180,11 @@ class Served(Result):
         """The answers at both ends of the range of past errors; None where those are unknown."""
         if not has_range(self.deployment.efficiencies.name) or not self.answered or not self.load:
             return None
-        short, long = (_answer(self.question, float(f)) for f in self._interval.ends)
+        short, long = (_answer(self.question, float(f)) for f in self.interval.ends)
         return short, long
 
     @property
-    def _interval(self) -> intervals.Interval:
+    def interval(self) -> intervals.Interval:
         """The range of the times of an answer, as factors."""
         return intervals.interval("inference", 1.0, self.deployment.place("answer"))
 
@@ -255,9 +263,9 @@ class Served(Result):
             spread = ""
             if known is not None:
                 most = known[1] if known[1] is not None else self.too_few
-                spread = f" ({known[0]} to {most} in the {self._interval.whose})"
+                spread = f" ({known[0]} to {most} in the {self.interval.whose})"
             if self.rate_range is not None:
-                spread = f" ({self.rate_range[0]:.3g} to {self.rate_range[1]:.3g} in the {self._interval.whose})"
+                spread = f" ({self.rate_range[0]:.3g} to {self.rate_range[1]:.3g} in the {self.interval.whose})"
             first = (
                 f"{name}: {self.devices:,} x {q.device.name}{spread}"
                 if q.rate is not None

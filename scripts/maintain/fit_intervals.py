@@ -19,7 +19,7 @@ from mlsysim.evidence.cases import CaseFile, read_cases
 from mlsysim.evidence.scoring.conformal import NOMINAL, GroupedErrors
 from mlsysim.evidence.scoring.domains import ground
 from mlsysim.evidence.scoring.leaving import leave_out
-from mlsysim.evidence.scoring.ranges import POOLS, Left, entry, held_later, left_errors
+from mlsysim.evidence.scoring.ranges import POOLS, Left, entry, held_later, left_errors, shared_error
 from mlsysim.evidence.written import toml
 from mlsysim.intervals import KNOWN, NEW, interval_end, log_error
 from mlsysim.memory import ServerMemory, server_memory
@@ -90,7 +90,8 @@ def entries_of(files: Mapping[str, CaseFile], lefts: Mapping[str, Left], date: d
     for name in [n for n in POOLS if set(POOLS[n]) <= set(lefts)]:
         month = LATER.get(name)
         later = (month, held_later(pool_of(name, files), month)) if month else None
-        found[name] = entry(pool_of(name, lefts), date, later)
+        shared = shared_error(files[name].cases, lefts[name].sources)
+        found[name] = shared | entry(pool_of(name, lefts), date, later)
     return found
 
 
