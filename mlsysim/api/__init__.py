@@ -35,7 +35,19 @@ _PLACES = {
     "simulate": "simulating",
     "train": "training",
 }
-__all__ = ["SLO", "Compared", "FleetSpec", "Served", "Simulated", "Trained", "compare", "plan", "serve", "simulate", "train"]
+__all__ = [
+    "SLO",
+    "Compared",
+    "FleetSpec",
+    "Served",
+    "Simulated",
+    "Trained",
+    "compare",
+    "plan",
+    "serve",
+    "simulate",
+    "train",
+]
 __getattr__ = lazily(__name__, _PLACES)
 
 

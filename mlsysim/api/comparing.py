@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import Any
 
 from mlsysim import intervals, units
-from mlsysim.api.arguments import pluralize, wrap_lines
+from mlsysim.api.arguments import wrap_lines
 from mlsysim.api.serving import Served, serve
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price, where
 from mlsysim.cost.rent import Rent, rents_of
@@ -31,7 +31,7 @@ class Effect:
 
     def own(self, shared: float) -> float:
         """The variance of the error that no other device shares."""
-        return max(0.0, self.deviation**2 - shared)
+        return self.deviation**2 - shared
 
 
 def difference(a: Effect, b: Effect, shared: float) -> tuple[float, float]:
@@ -72,8 +72,10 @@ def odds_once_measured(a: Effect, b: Effect, shared: float) -> float:
     True
     """
     mean, deviation = difference(a, b, shared)
-    var_a, var_b = a.deviation**2, shared + b.own(shared)
-    left = b.slope * math.sqrt(max(0.0, var_b - (min(shared, var_a) ** 2 / var_a if var_a else 0.0)))
+    var_a, var_b = a.deviation**2, b.deviation**2
+    left = b.slope * math.sqrt(
+        max(0.0, var_b - (shared**2 / var_a if var_a else 0.0))
+    )  # rounding alone makes it less than 0
     if left == 0:
         return 1.0
     told = math.sqrt(max(0.0, deviation**2 - left**2))
@@ -82,7 +84,7 @@ def odds_once_measured(a: Effect, b: Effect, shared: float) -> float:
 
 
 def shared_variance(class_name: str = "inference") -> float:
-    """The variance of the log error that two devices share, as the file of ranges has it; 0 where nothing was found out.
+    """The variance of the log error that two devices share, as the file of ranges has it; 0 where it has none or found less than none.
 
     Assumptions: what is shared on known ground is shared on new ground too, where all that errors have more is of the device.
     """
@@ -150,7 +152,9 @@ class Compared(Result):
 
     def rows(self) -> Table:
         """A row per device."""
-        return table(("device", "how many", "USD/h each", "USD a month", "at most", "nearest measurement"), list(map(_row, self.answers)))
+        return table(
+            ("device", "how many", "USD/h each", "USD a month", "at most", "error near"), list(map(_row, self.answers))
+        )
 
     def summary(self) -> Sequence[str]:
         q = self.answers[0].question
@@ -158,18 +162,24 @@ class Compared(Result):
         rate = "" if q.rate is None else f" at {q.rate:g} requests/s"
         targets = "" if q.slo is None else f", {q.slo}"
         head = wrap_lines([f"{q.model.name}{rate} of {work}{targets}; price: {self.kind}"])
-        said = [
-            f"{a} is cheaper than {b} with {100 * chance:.0f} chances of 100" for (a, b), chance in self.odds.items()
-        ]
+        said = [f"{a} costs less than {b}: {100 * chance:.0f} chances in 100" for (a, b), chance in self.odds.items()]
         if self.settles is not None:
             device, chance = self.settles
             said.append(
-                f"a measurement of this job on {device} would settle most: the right choice of the closest two with "
-                f"{100 * chance:.0f} chances of 100"
+                f"of the closest two a measurement of this job on {device} settles most: {100 * chance:.0f} chances in 100 to choose "
+                "the cheaper one"
             )
         share = self.shared / _deviation(intervals.error_quantiles()["inference"]) ** 2
-        said += [f"odds: normal errors as wide as the ranges, of which devices share {share:.0%} of the variance"] if self.odds else []
-        said += [f"{s.question.device.name}: {_missing(s)}" for s, e in zip(self.answers, self.effects, strict=True) if e is None]
+        said += (
+            [f"odds: normal errors as wide as the ranges, of which devices share {share:.0%} of the variance"]
+            if self.odds
+            else []
+        )
+        said += [
+            f"{s.question.device.name}: {_missing(s)}"
+            for s, e in zip(self.answers, self.effects, strict=True)
+            if e is None
+        ]
         return [*head, *str(self.rows()).split("\n"), *wrap_lines([*said, *self.answers[0].assumed])]
 
     def to_dict(self) -> dict[str, Any]:
@@ -198,7 +208,9 @@ def _missing(s: Served) -> str:
         return s.reason
     if s.bill.cost_rate is None:
         return "no odds without a price"
-    return "no odds: its range has no bill at the slow end" if s.load is not None else "no odds: it has no rate to carry"
+    return (
+        "no odds: its range has no bill at the slow end" if s.load is not None else "no odds: it has no rate to carry"
+    )
 
 
 def _row(s: Served) -> tuple[str, ...]:
@@ -210,10 +222,7 @@ def _row(s: Served) -> tuple[str, ...]:
     if ends is not None:
         month += " ({} to {})".format(*(units.rounded(e * units.month) for e in ends))
     near = s.nearest
-    if near is None or not near.near:
-        said = "none near"
-    else:
-        said = f"{near.point.server}: we say {units.percent(near.point.error, 0)}"
+    said = "no point" if near is None or not near.near else units.percent(near.point.error, 0)
     watts = "not known" if bill.power is None else units.format(bill.power, "W", 3)
     each = "-" if bill.rent is None else units.rounded(bill.rent.rate * units.hour)
     return s.question.device.name, many, each, month, watts, said

@@ -44,10 +44,14 @@ def failure_line(s: "Served") -> str:
         elif q.slo is None:
             then = f"the others are at {full:.0%} of capacity"
         else:
-            then = f"the others are at {full:.0%} of capacity, and {share_met(left):.1%} of the requests meet the targets"
+            then = (
+                f"the others are at {full:.0%} of capacity, and {share_met(left):.1%} of the requests meet the targets"
+            )
     bill = spare_bill(s)
     money = "" if bill.cost_per_month is None else f", {units.rounded(bill.cost_per_month)} USD a month"
-    return f"one failure ({what} stops a replica): {then}; with a spare (N+1) {pluralize(bill.devices, 'device')}{money}"
+    return (
+        f"one failure ({what} stops a replica): {then}; with a spare (N+1) {pluralize(bill.devices, 'device')}{money}"
+    )
 
 
 def mean_line(s: "Served") -> str:
@@ -56,7 +60,11 @@ def mean_line(s: "Served") -> str:
     if low is None or q.rate is None or q.mean_rate is None:
         return ""
     bill, share = s.bill, q.mean_rate / q.rate
-    stay = "" if bill.cost_per_token is None else f"{bill.cost_per_token / share * 1e6:,.3g} USD per million tokens if all stay"
+    stay = (
+        ""
+        if bill.cost_per_token is None
+        else f"{bill.cost_per_token / share * 1e6:,.3g} USD per million tokens if all stay"
+    )
     cost, power = low.bill.cost_per_month, low.bill.power
     parts = [pluralize(low.devices, "device")]
     parts += [] if cost is None else [f"{units.rounded(cost)} USD a month"]

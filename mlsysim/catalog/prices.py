@@ -12,7 +12,12 @@ from mlsysim.catalog.hardware import Device
 from mlsysim.errors import InputError, UnknownNameError
 
 PRICE_KINDS = ("purchase", "rental", "electricity", "rule")
-OFFERS = ("on demand", "reserved", "spot", "estimate")  # of a rental: in which order one is taken where nobody says which
+OFFERS = (
+    "on demand",
+    "reserved",
+    "spot",
+    "estimate",
+)  # of a rental: in which order one is taken where nobody says which
 _UNITS = {
     "purchase": "USD",
     "rental": "USD/s",

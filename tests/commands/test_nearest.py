@@ -14,7 +14,12 @@ from mlsysim.explore import frontier
 from mlsysim.serving.measured import MeasuredPoint, measured_points, nearest_point, points_of_rows, points_of_runs
 
 independent = pytest.mark.independent
-JOB: Mapping[str, Any] = {"rate": 40.0, "input_len": 6000, "output_len": 700, "slo": SLO(ttft=1.5, itl=0.03, quantile=0.95)}
+JOB: Mapping[str, Any] = {
+    "rate": 40.0,
+    "input_len": 6000,
+    "output_len": 700,
+    "slo": SLO(ttft=1.5, itl=0.03, quantile=0.95),
+}
 ROW = {
     "model": "Llama-3.1-8B", "device": "H100-SXM5-80GB", "backend": "vllm", "backend_version": "0.9", "mode": "agg",
     "precision": "bf16", "gemm_quant": "bf16", "moe_quant": "", "input_len": "2000", "output_len": "101",
@@ -37,13 +42,17 @@ def test_a_row_becomes_tokens_a_second_of_a_device_by_little_s_law() -> None:
            "output_len": 1000, "counted": "server", "rows": [[2, 1, 8, 4000.0]], "source": "s", "where": "w"}  # fmt: skip
     (found,) = points_of_runs({"x": run})
     assert found.device_rate == pytest.approx(500.0) and found.itl is None  # a quarter of the tokens are answers
-    assert not list(points_of_runs({"x": run | {"drafted": 3}})) and not list(points_of_runs({"x": run | {"degrees": {"a": 1}}}))
+    assert not list(points_of_runs({"x": run | {"drafted": 3}})) and not list(
+        points_of_runs({"x": run | {"degrees": {"a": 1}}})
+    )
     drawn = next(points_of_rows([ROW | {"input_len": "1024", "output_len": "1024"}]))
     assert drawn.mean_lengths == pytest.approx((0.9 * 1024, 0.9 * 1024))
 
 
 @independent
-@pytest.mark.parametrize("other", [{"mode": "disagg"}, {"attention_dp": "4"}, {"moe_ep": "4"}, {"gemm_quant": "w4afp8"}])
+@pytest.mark.parametrize(
+    "other", [{"mode": "disagg"}, {"attention_dp": "4"}, {"moe_ep": "4"}, {"gemm_quant": "w4afp8"}]
+)
 def test_a_row_that_is_no_replica_cut_by_tensors_is_left_out(other: Mapping[str, str]) -> None:
     assert not list(points_of_rows([ROW | other]))
 
@@ -84,7 +93,9 @@ def test_the_answer_for_gpt_oss_on_b200_names_what_was_measured_there() -> None:
     assert s.nearest is not None and s.nearest.near
     assert "TensorRT-LLM" in said(s) and "8192 + 1024 tokens (here 6000 + 700)" in said(s)
     p = s.nearest.point
-    assert f"{p.device_rate:,.0f}"[:3] in said(s) and s.to_dict()["nearest_measurement"]["error"] == pytest.approx(p.error)
+    assert f"{p.device_rate:,.0f}"[:3] in said(s) and s.to_dict()["nearest_measurement"]["error"] == pytest.approx(
+        p.error
+    )
     assert "no measurement near" not in said(s)
 
 

@@ -139,7 +139,16 @@ def _by(errors: Iterable[tuple[Any, float]]) -> GroupedErrors:
 
 # What a row says of the machine; rows that are alike in all else of their inputs differ in the device alone.
 _MACHINE = frozenset(
-    "device peak_flops hbm_bandwidth hbm_bytes devices_per_node intra_node_bandwidth inter_node_bandwidth note".split()
+    [
+        "device",
+        "peak_flops",
+        "hbm_bandwidth",
+        "hbm_bytes",
+        "devices_per_node",
+        "intra_node_bandwidth",
+        "inter_node_bandwidth",
+        "note",
+    ]
 )
 
 
