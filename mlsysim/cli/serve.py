@@ -15,8 +15,8 @@ _LIST = re.compile(r"\s*,(?!\d{3}\b)\s*")  # devices one after the other; "1,000
 def _serve(args: argparse.Namespace) -> int:
     model, places = pick_model(args.model), _LIST.split(args.device)
     if len(places) > 1:
-        machines = [pick_machines(place, args.device_file) for place in places]
-        table = compare(model, machines, slo=pick_slo(args), **given(args, serve, "model", "device"))
+        several = [pick_machines(place, args.device_file) for place in places]
+        table = compare(model, several, slo=pick_slo(args), **given(args, serve, "model", "device"))
         if args.json:
             print_json(table.to_dict())
         else:

@@ -123,7 +123,8 @@ def points_of_runs(runs: Mapping[str, Mapping[str, Any]]) -> Iterator[MeasuredPo
                 rate = float(measured[0]) * n / (p + n) / (tp if counted == "server" else 1)
                 yield MeasuredPoint(*about, int(tp), p, n, int(c), rate, None, run["source"], run["where"])
             else:
-                yield _timed(*about, int(tp), p, n, int(c), *measured, run["source"], run["where"])
+                itl, ttft = map(float, measured)
+                yield _timed(*about, int(tp), p, n, int(c), itl, ttft, run["source"], run["where"])
 
 
 def _timed(

@@ -155,8 +155,8 @@ def shared_error(cases: Sequence[Case], errors: Iterable[LeftError]) -> dict[str
     """How much of an error two devices share where one source measured the same on both.
 
     In the random effects e = u + v, with u of what is asked and who measured it and v of the device in it, two such rows have the
-    covariance var(u). It is taken about zero, as ranges are, and divided by the mean square of the same rows; each source has one
-    vote, and in it each pair of rows.
+    covariance var(u). It is taken about zero, as ranges are, over the pairs of rows of a source, and divided by the mean square of
+    the same rows; the share is the mean over sources, so that none counts for more because its errors are larger.
 
     Returns
     -------
@@ -176,8 +176,8 @@ def shared_error(cases: Sequence[Case], errors: Iterable[LeftError]) -> dict[str
     votes = {source: pairs for source, pairs in votes.items() if pairs}
     if not votes:
         return {}
-    product, square = (mean([mean([pair[i] for pair in pairs]) for pairs in votes.values()]) for i in (0, 1))
-    return {"shared": product / square, "shared_sources": len(votes), "shared_pairs": sum(map(len, votes.values()))}
+    shares = [math.fsum(p for p, _ in pairs) / math.fsum(s for _, s in pairs) for pairs in votes.values()]
+    return {"shared": mean(shares), "shared_sources": len(votes), "shared_pairs": sum(map(len, votes.values()))}
 
 
 @dataclass(frozen=True)
