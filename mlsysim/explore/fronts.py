@@ -246,7 +246,9 @@ def _range_words(p: Point, which: str) -> str:
     if p.user_range is None or p.device_range is None:
         return "none: this class of predictions has none"
     (a, b), (c, d) = p.device_range, p.user_range
-    return f"{which} {p.range_whose}: {a:.4g} to {b:.4g} tokens/s a device and {c:.3g} to {d:.3g} a user"
+    end = intervals.log_error(d, c) / 2.0
+    caveat = f"; wider than x{intervals.LARGEST:g}: we do not know" if end > math.log(intervals.LARGEST) else ""
+    return f"{which} {p.range_whose}: {a:.4g} to {b:.4g} tokens/s a device and {c:.3g} to {d:.3g} a user{caveat}"
 
 
 def _formats(model: Model, device: Device, wanted: Sequence[str] | None) -> Iterator[tuple[str, dict[str, str]]]:

@@ -205,9 +205,10 @@ def _number(name: str, label: str, value: Any, unit: str, form: str = ",.4g") ->
 def _alone(s: Served) -> tuple[Row, list[Row]]:
     """How fast a static batch is, and its rows."""
     g = s.generation
-    low, high = (float(x) for x in g.interval().ends)
+    known = g.interval()
+    low, high = (float(x) for x in known.ends)
     said = f"First token after {format_value(g.ttft, 's')}, then one every {format_value(g.itl, 's')}"
-    past = f" ({format_value(low, 's')} to {format_value(high, 's')} in {g.interval().quantiles.nominal:.0%} of past errors)"
+    past = f" ({format_value(low, 's')} to {format_value(high, 's')} in {known.quantiles.nominal:.0%} of past errors{known.caveat})"
     return Row("speed", "How fast", float(g.itl), "s", said), [
         _quantity("ttft", "Time to the first token", g.ttft, "s"),
         _quantity("itl", "Time between tokens", g.itl, "s"),
