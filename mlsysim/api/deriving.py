@@ -35,7 +35,10 @@ def why_served(s: "Served") -> Explanation:
     rates = describe(d.efficiencies.name, d.efficiencies.source)
     if s.load is None:
         return chain(f"{q.model.name} on {s.devices} x {q.device.name}: {s.layout}", _answer(s), (rates, s.method))
-    tried = [f"{o.devices} devices as {_layout(o)}{': ' + o.infeasible_reason if o.infeasible_reason else ''}" for o in s.options]
+    tried = [
+        f"{o.devices} devices as {_layout(o)}{': ' + o.infeasible_reason if o.infeasible_reason else ''}"
+        for o in s.options
+    ]
     notes = (f"Layouts tried: {'; '.join(tried)}.", _STATES, rates, *(f"Assumed: {text}" for text, _ in ASSUMPTIONS))
     return chain(f"{q.model.name} on {s.devices} x {q.device.name}: {s.layout}", _sized(s, s.load), notes)
 

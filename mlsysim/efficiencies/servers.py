@@ -33,6 +33,13 @@ class Server(Result):
         0.0  # of a layer, all of them, where a server starts one for each operation of its graph; 0: counted by model
     )
     micro_tokens: float = 0.0  # most tokens of a pipeline's micro-batch, where a batch is cut into equal parts only
+    captured_prompts: bool = (
+        False  # prompts run from graphs captured in pieces, and no host launches their kernels one by one
+    )
+    prompts_alone: bool = False  # prompts run in steps of their own, unless told otherwise
+    async_steps: float = 0.0  # steps that the host has launched when a request comes, unless told otherwise
+    whole_answers: bool = False  # a request is admitted only where its whole answer has room beside those of all others
+    narrow_cache: bool = False  # checkpoints of 8 bits and fewer say that the cache has 8
     known: bool = True
     source: str = ""
     where: str = ""

@@ -502,7 +502,7 @@ def _loops(
     by: ServerOverheads = serving.server_constants(first.work, fused, steps)
     eff = serving.served(first.efficiencies, by)
     apart = float(mode == "disaggregated")
-    latency, pace = serving.ttft_constants(first.work, "", begin, fused)
+    latency, pace = serving.ttft_constants(first.work, begin, fused=fused)
 
     def pool(at: Sequence[int], replicas: Sequence[int]) -> Pool:
         splits, machines = (

@@ -7,13 +7,13 @@ from mlsysim.memory.server import activation_reserve
 from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
 from mlsysim.serving.closed import (
     ADAPTER,
-    DRAWN,
     REQUESTS_PER_USER,
     SPREAD,
     Loop,
     Pool,
     ServerOverheads,
     closed_loop,
+    drawn,
     served,
     server_constants,
     ttft_constants,
@@ -34,7 +34,6 @@ from mlsysim.serving.simulation import METRICS, Record, Simulation, Step, quanti
 
 __all__ = [
     "ADAPTER",
-    "DRAWN",
     "METRICS",
     "REQUESTS_PER_USER",
     "ROUTING",
@@ -55,6 +54,7 @@ __all__ = [
     "constant",
     "device_memory",
     "disorder",
+    "drawn",
     "gamma",
     "lengths",
     "limits",

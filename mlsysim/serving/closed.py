@@ -18,16 +18,10 @@ from mlsysim.serving.loops import disorder, loop_rate, queue_wait, run_wait, sha
 REQUESTS_PER_USER = (
     10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
 )
-DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
-SPREAD = 0.2 / 12.0**0.5 / DRAWN  # standard deviation of such a length, over its mean
+SPREAD = (
+    0.2 / 12.0**0.5 / 0.9
+)  # of lengths drawn evenly between 0.8 and 1.0 times the nominal ones, as of :func:`drawn`
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
-# Servers that run prompts from graphs captured in pieces (vLLM 0.11, docs/design/cuda_graphs); others launch their kernels.
-CAPTURED = ("vLLM",)
-# Servers whose requests wait for the way through their processes, as far as rows show it.
-RELAYED = ("SGLang",)
-# Servers whose host prepares and launches a step while the one before still runs, unless told otherwise (TensorRT-LLM's
-# documentation, overlap scheduler: at the price of one more step; SGLang's of version 0.4, which that page cites).
-AHEAD = ("SGLang", "TensorRT-LLM")
 # Tokens of prompts that a pass takes at most: the default of Mini-SGLang (docs, server options: --max-prefill-length); others are like it.
 PASS = 8192.0
 _MORE = 3.0  # prompts that join another in a pass, where many wait
@@ -122,31 +116,44 @@ def server_constants(work: Work, fused: Num, constants: Constants) -> ServerOver
     )
 
 
-def ttft_constants(work: Work, server: str, constants: Constants, fused: Num = 0.0) -> tuple[Num, Num]:
-    """The fitted constants of TTFT: latency in seconds, and slowdown of the prompt pass.
+def ttft_constants(work: Work, constants: Constants, captured: Num = 0.0, fused: Num = 0.0) -> tuple[Num, Num]:
+    """The fitted numbers of a first token: latency in seconds, and pace of its prompt pass.
 
-    The latency is that of kernels which the host launches one by one, where no graph holds a pass with prompts; they are
-    counted, and one constant is what each of them takes. SGLang has another one for the way of a request through its
-    processes, from the tokenizer to the scheduler and back to the detokenizer.
+    The latency is that of the request, from the client through tokenizer and scheduler and back, and that of the kernels which
+    the host launches one by one, where no graph holds a pass with prompts; they are counted, and one constant is what each takes.
 
     Parameters
     ----------
     work : Work
         What the model asks for.
-    server : str
-        As the table of servers names it; nothing for one that it does not have.
     constants : Constants
         Of class ``serving_ttft``; none changes nothing.
+    captured : float
+        1 where prompts run from captured graphs.
     fused : float
-        1 where one kernel stands for both grouped products of a layer and all around them, as in :class:`Served`.
+        1 where one kernel stands for both grouped products of a layer and all around them, as in :class:`ServerOverheads`.
     """
     if not constants:
         return 0.0, 1.0
     kernels = work.kernels + 1.0 + where(fused > 0, work.grouped / 2.0, work.grouped)  # one of attention
-    launched = 0.0 if server in CAPTURED else constants["latency"]["kernel"]
-    sent = constants["latency"]["processes"] if server in RELAYED else 0.0
+    launched = where(captured > 0, 0.0, constants["latency"]["kernel"])
     experts = constants["pace"]["experts"] if not is_array(work.moe) and work.moe > 0 else 1.0
-    return sent + launched * work.layers * kernels, experts
+    return constants["latency"]["request"] + launched * work.layers * kernels, experts
+
+
+def drawn(least: Num) -> tuple[Num, Num]:
+    """Mean of lengths over the greatest, and their standard deviation over the mean, where they are drawn evenly.
+
+    Parameters
+    ----------
+    least : float or array
+        The least length over the greatest, as in ``--random-range-ratio``; 1 where all are alike.
+
+    >>> drawn(1.0), drawn(0.5)[0]
+    ((1.0, 0.0), 0.75)
+    """
+    mean = (1.0 + least) / 2.0
+    return mean, (1.0 - least) / 12.0**0.5 / mean
 
 
 def batching_delay(
