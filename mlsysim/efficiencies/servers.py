@@ -54,7 +54,7 @@ def servers() -> Mapping[str, tuple[tuple[tuple[int, ...], Server], ...]]:
     """The table by every spelling of a name: releases, the oldest first, and the server from each release on.
 
     >>> [since for since, _ in servers()["vllm"]]
-    [(0,), (0, 2, 6)]
+    [(0,), (0, 2, 6), (0, 11)]
     """
     found: dict[str, tuple[tuple[tuple[int, ...], Server], ...]] = {}
     for name, entry in shipped_toml(__package__, "servers.toml").items():

@@ -8,7 +8,8 @@ who waits or is being prefilled does not decode.
 from dataclasses import dataclass, replace
 
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
-from mlsysim.efficiencies import Constants
+from mlsysim.catalog import Device, Model
+from mlsysim.efficiencies import Constants, lineage
 from mlsysim.errors import InputError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.inference.work import MixedCost, mixed_cost
@@ -24,6 +25,9 @@ SPREAD = (
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
 # Tokens of prompts that a pass takes at most: the default of Mini-SGLang (docs, server options: --max-prefill-length); others are like it.
 PASS = 8192.0
+# Generations on which servers multiply few rows with block-scaled weights slowly: MI300X, SGLang 0.5.7 (its cookbook: 13 runs of
+# three models at 1.8 to 2.7 times what the kernels of the others take; Llama-4-Scout in 16 bits, same device and server, at once).
+SLOW_BLOCKS = ("CDNA 3",)
 _MORE = 3.0  # prompts that join another in a pass, where many wait
 _IDLE = 1e-9  # load of a loop in which nobody waits
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
@@ -77,7 +81,8 @@ class ServerOverheads(Result):
     it all; ``routing_cv2`` the squared variation of how popular experts are; ``hops`` the share of a hop's latency that is left
     inside a domain, where one kernel reduces, adds and normalises; ``prompts`` what a pass with prompts takes, over its
     kernels alone; ``sequence`` what a server does on its host for each sequence of a step, in seconds; ``copies`` is 1 where
-    copies of tokens on their way through experts are traffic.
+    copies of tokens on their way through experts are traffic; ``blocks`` is what kernels of a step of answers take, over what they
+    take alone, where their weights have a scale for every block and the device has no kernels for few such rows.
     """
 
     starts: Num = 1.0
@@ -88,9 +93,10 @@ class ServerOverheads(Result):
     sequence: Num = 0.0
     fused: Num = 0.0
     copies: Num = 0.0
+    blocks: Num = 1.0
 
 
-def server_constants(work: Work, fused: Num, constants: Constants) -> ServerOverheads:
+def server_constants(work: Work, fused: Num, constants: Constants, blocks: Num = 0.0) -> ServerOverheads:
     """The fitted constants of a server's steps.
 
     Parameters
@@ -101,6 +107,8 @@ def server_constants(work: Work, fused: Num, constants: Constants) -> ServerOver
         1 where the products of experts run in four bits, for which servers have one kernel that other formats lack.
     constants : Constants
         Of class ``serving_tpot``; none changes nothing.
+    blocks : float
+        1 where weights have block scales and the device is of a generation whose kernels for few such rows are slow (:data:`SLOW_BLOCKS`).
     """
     if not constants:
         return ServerOverheads()
@@ -113,6 +121,7 @@ def server_constants(work: Work, fused: Num, constants: Constants) -> ServerOver
         sequence=constants["host"]["sequence"],
         fused=fused,
         copies=1.0,
+        blocks=where(blocks > 0, constants["block scales"]["slow"], 1.0),
     )
 
 
@@ -275,6 +284,29 @@ def lookahead_delay(ahead: Num, spread: Num, *, step: Num, prompt_time: Num, loa
     chance = minimum(load, 1.0)
     met = where(spread > 0, chance, 1.0)
     return ahead * (step + met * prompt_time) + (met - chance) * prompt_time / 2.0
+
+
+def in_blocks(model: Model, device: Device) -> bool:
+    """Whether a model's checkpoint has a scale for every block of weights, on a device whose kernels for few rows of them are slow.
+
+    >>> from mlsysim import catalog
+    >>> [in_blocks(catalog.model("DeepSeek-V3"), catalog.device(d)) for d in ("MI300X", "H100")]
+    [True, False]
+    """
+    return model.stored == "fp8-block" and any(name in lineage(device) for name in SLOW_BLOCKS)
+
+
+def answers(eff: Efficiencies, by: ServerOverheads) -> Efficiencies:
+    """The efficiencies of steps of answers, as of :func:`served`, where kernels for few rows with block scales are slow."""
+    return replace(
+        eff,
+        kernel_start=eff.kernel_start * by.blocks,
+        grouped_start=eff.grouped_start * by.blocks,
+        gemm=eff.gemm / by.blocks,
+        grouped=eff.grouped / by.blocks,
+        memory=eff.memory / by.blocks,
+        grouped_memory=eff.grouped_memory / by.blocks,
+    )
 
 
 def served(eff: Efficiencies, by: ServerOverheads) -> Efficiencies:

@@ -159,6 +159,35 @@ def test_served_changes_only_what_it_says() -> None:
 
 
 @pytest.mark.independent
+def test_slow_kernels_with_block_scales_slow_the_answers_of_their_devices_alone() -> None:
+    """MI300X multiplies few rows with block-scaled weights slowly; other formats, other devices and the prompts' own pool do not."""
+    from mlsysim.evidence.predictors.base import Row
+    from mlsysim.evidence.predictors.serving import _case
+
+    d, pool = pool_of("DeepSeek-V3", "MI300X", tp=8, precision="fp8")
+    fitted = {
+        "experts": {"starts": 1.0, "routing_cv2": 0.0}, "messages": {"hops": 1.0}, "host": {"prompts": 1.0, "sequence": 0.0},
+        "block scales": {"slow": 2.0},
+    }  # fmt: skip
+    plain, slow = (serving.server_constants(d.work, 0.0, fitted, b) for b in (0.0, 1.0))
+    assert (plain.blocks, slow.blocks) == (1.0, 2.0)
+    eff = serving.served(pool.efficiencies, slow)
+    own = serving.answers(eff, slow)
+    assert serving.answers(eff, plain) == eff
+    bare = dataclasses.replace(own, attention_start=0.0, link_latency=0.0, switch_time=0.0, elementwise=0.0)
+    once = dataclasses.replace(eff, attention_start=0.0, link_latency=0.0, switch_time=0.0, elementwise=0.0)
+
+    def step(e: inference.Efficiencies) -> float:
+        free = dataclasses.replace(pool.machine, intra_bandwidth=1e30)
+        return float(pass_of(d.work, dataclasses.replace(pool, efficiencies=e, machine=free), 4.0, 1.0, 0.0, 1.0).time)
+
+    assert step(bare) / step(once) == pytest.approx(2.0, rel=0.02)  # all but attention
+    row = _ROW | {"gemm_quant": "fp8_block", "moe_quant": "fp8_block"}
+    read = [row, row | {"device": "MI300X"}, row | {"device": "MI300X", "gemm_quant": "fp8", "moe_quant": "fp8"}]
+    assert [_case(Row(r)).blocks for r in read] == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.independent
 def test_a_step_takes_the_quicker_kernels_to_experts_on_other_domains() -> None:
     """Few rows go straight, many once to each domain; so a prompt never shortens a step, whatever else is in it."""
     d, pool = pool_of("DeepSeek-V3", "H200", tp=1, dp=32, ep=32, precision="fp8", inter_bandwidth=50e9)

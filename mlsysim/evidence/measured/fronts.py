@@ -96,7 +96,7 @@ def _point(name: str, raw: Mapping[str, Any], row: list[float], counted: str) ->
         "model": raw["model"], "device": raw["device"], "backend": _BACKENDS.get(raw["server"], ""),
         "mode": "disagg" if degrees else "agg", "precision": raw["precision"], "gemm_quant": raw["weights"],
         "moe_quant": raw["weights"], "input_len": p, "output_len": n, "concurrency": concurrency,
-        "length_range": RANGE, "statistic": "mean", "tp": tp, "attention_dp": 1, "moe_tp": 1 if ep > 1 else tp, "moe_ep": ep, **degrees,
+        "kv_precision": raw.get("kv"), "length_range": RANGE, "statistic": "mean", "tp": tp, "attention_dp": 1, "moe_tp": 1 if ep > 1 else tp, "moe_ep": ep, **degrees,
     }  # fmt: skip
     return FrontPoint(
         run=name, model=raw["model"], device=raw["device"], server=raw["server"], release=raw["release"],
@@ -151,14 +151,16 @@ def loop_at(
     """
     made = _deployed(model, device, tp, precision)
     m, d = made.model, made.device
-    by = serving.server_constants(made.work, float(precision == "fp4"), constants_of("serving_tpot"))
+    blocks = float(precision == "fp8" and serving.in_blocks(m, d))
+    by = serving.server_constants(made.work, float(precision == "fp4"), constants_of("serving_tpot"), blocks)
     room = USABLE * d.usable_memory - made.weight_memory
     slots = room / float(made.kv_memory(1.0, input_len + output_len / 2.0))
     if slots < 1:
         raise InputError(
             f"loop_at: {m.name} on {tp} x {d.name} has no room for the cache of a request; give more devices"
         )
-    pool = serving.Pool(made.split, made.machine, serving.served(made.efficiencies, by), slots=slots)
+    eff = serving.answers(serving.served(made.efficiencies, by), by)
+    pool = serving.Pool(made.split, made.machine, eff, slots=slots)
     latency, pace = serving.ttft_constants(made.work, constants_of("serving_ttft"), fused=float(precision == "fp4"))
     return serving.closed_loop(
         made.work, pool, concurrency=concurrency, input_len=input_len, output_len=output_len,

@@ -1,9 +1,9 @@
 """Classes serving_tpot and serving_ttft: servers at a fixed number of requests in flight, prompts and answers together or apart.
 
-The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Five constants say what
+The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Six constants say what
 servers of 2025 and 2026 change of these: hops of all-reduces inside a domain, what a layer does around the grouped products of
-its experts, how unevenly experts are chosen, how much longer prompts take than their kernels, and what a host does for each
-sequence of a step. Three are for the first token: the pace of prompt passes of mixtures, what a kernel adds where a host launches
+its experts, how unevenly experts are chosen, how much longer prompts take than their kernels, what a host does for each
+sequence of a step, and how slow kernels with block scales are where few rows have none made for them. Three are for the first token: the pace of prompt passes of mixtures, what a kernel adds where a host launches
 those of prompts one by one, and what a request takes on its way through any server. None belongs to a model, a device or a server.
 How a run was made (its length, how lengths are drawn, which number is printed, what the server was told) is stated by a row's
 columns; where it states nothing, the neutral value stands and is written down.
@@ -15,7 +15,7 @@ from typing import Any
 
 from mlsysim import catalog, memory
 from mlsysim.catalog import Device, Model
-from mlsysim.efficiencies import MIDDLE, Server, known_server, server_of, shipped
+from mlsysim.efficiencies import MIDDLE, Server, known_server, lineage, server_of, shipped
 from mlsysim.errors import UnknownNameError
 from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.evidence.predictors.fitting import gauss_newton, nested, stacked
@@ -26,10 +26,12 @@ from mlsysim.memory.serving import checkpoint
 from mlsysim.serving.closed import (
     ADAPTER,
     REQUESTS_PER_USER,
+    SLOW_BLOCKS,
     SPREAD,
     Loop,
     Pool,
     ServerOverheads,
+    answers,
     closed_loop,
     drawn,
     served,
@@ -78,6 +80,7 @@ _RANGES = {
     ("experts", "routing_cv2"): (1e-3, 5.0, 0.7),
     ("host", "prompts"): (0.3, 8.0, 1.4),
     ("host", "sequence"): (1e-7, 3e-4, 2e-5),
+    ("block scales", "slow"): (1.0, 6.0, 2.0),
 }
 _FIRST = {
     ("pace", "experts"): (0.3, 6.0, 1.2),
@@ -147,6 +150,7 @@ class _Case:
     transfer: float
     experts: bool
     captured: float
+    blocks: float
     concurrency: float
     input_len: float
     output_len: float
@@ -301,6 +305,7 @@ def _read(row: Row) -> _Case:
         transfer=prompt * w.kv_elements * w.layers * s.kv_bytes / decode.machine.inter_bandwidth,
         experts=model.is_moe,
         captured=float(server.captured_prompts),
+        blocks=float(_in_blocks(row) and any(name in lineage(device) for name in SLOW_BLOCKS)),
         concurrency=concurrency,
         input_len=prompt,
         output_len=answer,
@@ -311,6 +316,12 @@ def _read(row: Row) -> _Case:
         ahead=server.async_steps,
         spread=spread,
     )
+
+
+def _in_blocks(row: Row) -> bool:
+    """Whether weights have a scale for every block."""
+    plain = str(row.inputs.get("precision") or "bf16")
+    return "fp8_block" in (_format(row, column, plain)[0] for column in ("gemm_quant", "moe_quant"))
 
 
 def _lengths(row: Row) -> tuple[float, float, float]:
@@ -358,7 +369,7 @@ class _Fitted:
 
 
 def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
-    found = _Fitted(server_constants(case.work, case.fused, steps))
+    found = _Fitted(server_constants(case.work, case.fused, steps, case.blocks))
     if not first:
         return found
     latency, pace = ttft_constants(case.work, first, case.captured, case.fused)
@@ -366,10 +377,12 @@ def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
 
 
 def _loop(c: Any, fitted: Any) -> Loop:
-    decode, prefill = (
-        Pool(p.split, p.machine, served(p.efficiencies, fitted.served), p.replicas, p.slots)
-        for p in (c.decode, c.prefill)
+    by = fitted.served
+    prefill = Pool(
+        c.prefill.split, c.prefill.machine, served(c.prefill.efficiencies, by), c.prefill.replicas, c.prefill.slots
     )
+    own = answers(served(c.decode.efficiencies, by), by)
+    decode = Pool(c.decode.split, c.decode.machine, own, c.decode.replicas, c.decode.slots)
     return closed_loop(
         c.work, decode, prefill, concurrency=c.concurrency, input_len=c.input_len, output_len=c.output_len,
         disaggregated=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency, prefill_slowdown=fitted.pace,
@@ -404,7 +417,7 @@ def _at(every: Any, which: Any) -> Any:
 
 def _kind(case: _Case) -> tuple[Any, ...]:
     """All that :func:`_fitted` reads of a case."""
-    return case.captured, case.apart, case.fused, case.experts, case.work.moe, case.work.layers
+    return case.captured, case.blocks, case.apart, case.fused, case.experts, case.work.moe, case.work.layers
 
 
 def _fit(
