@@ -111,7 +111,7 @@ MAPS: Mapping[str, str] = {
     "reliability": r"parts",
     "hlo estimate": r"pricing\.seconds",
     "plan": r"losers|limits\.(only|most)",
-    "serve": r"changes",
+    "serve": r"sensitivities",
     "simulate": r"fleet\.pools",
     "sweep": r"columns",
     "calibrate": r"metrics",

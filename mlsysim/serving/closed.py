@@ -16,12 +16,8 @@ from mlsysim.inference.work import MixedCost, mixed_cost
 from mlsysim.results import Result
 from mlsysim.serving.loops import disorder, loop_rate, queue_wait, run_wait, shared_itl
 
-REQUESTS_PER_USER = (
-    10.0  # prompts of a benchmark per request in flight: as InferenceX runs it (num-prompts = 10 x concurrency)
-)
-SPREAD = (
-    0.2 / 12.0**0.5 / 0.9
-)  # of lengths drawn evenly between 0.8 and 1.0 times the nominal ones, as of :func:`drawn`
+REQUESTS_PER_USER = 10.0  # prompts of a benchmark per request in flight, as InferenceX runs it (num-prompts)
+SPREAD = 0.2 / 12.0**0.5 / 0.9  # of lengths drawn between 0.8 and 1.0 times the nominal ones, as of :func:`drawn`
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
 # Tokens of prompts that a pass takes at most: the default of Mini-SGLang (docs, server options: --max-prefill-length); others are like it.
 PASS = 8192.0

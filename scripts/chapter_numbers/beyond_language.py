@@ -5,7 +5,7 @@ from typing import Any
 
 from chapter_numbers import whole_share as share
 from mlsysim import catalog, evidence, other_workloads, roofline, units
-from mlsysim.evidence.measured.beyond import carried_over
+from mlsysim.evidence.measured.other_workloads import carried_over
 
 VIT, DIT, LARGE = (catalog.patch_transformer(n) for n in ("ViT-L/16", "DiT-XL/2", "DiT-XL/2-512"))
 DLRM, H100, H200 = catalog.recommender("DLRM-DCNv2"), catalog.device("H100"), catalog.device("H200")

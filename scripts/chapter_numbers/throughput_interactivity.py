@@ -110,7 +110,7 @@ def numbers() -> dict[str, Any]:
     one, many = (
         fronts.loop_at("gpt-oss-120B", "B200", tp=1, concurrency=n, input_len=1024, output_len=1024) for n in (1, 128)
     )
-    uneven = shipped("serving_tpot")["experts"]["uneven"]
+    uneven = shipped("serving_tpot")["experts"]["routing_cv2"]
     day, step, published = service.day(), service.decode_step(), evidence.measurements("service")
     runs = fronts.front_runs()
     checks = {run: fronts.check_run(run) for run in runs}

@@ -219,7 +219,10 @@ def test_a_price_of_another_kind_is_refused() -> None:
         ("cost --devices 8 --time 1year --rental-rate 2.5", "argument --rental-rate: value: '2.5' has no unit"),
         ("sweep cost devices=8 time=3600 rental_rate=0.001", "'0.001' has no unit"),
         ("cost --devices 8 --time 1year --rental-rate roofline-page", "is a price in no unit"),
-        ("frontier --model Llama-3.1-8B --device H100 --mode beside", "'beside' is not one of together, apart"),
+        (
+            "frontier --model Llama-3.1-8B --device H100 --mode beside",
+            "'beside' is not one of aggregated, disaggregated",
+        ),
     ],
 )
 def test_a_command_says_how_to_write_it(command: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

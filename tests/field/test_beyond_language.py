@@ -8,7 +8,7 @@ import pytest
 
 from mlsysim import catalog, collectives, evidence, other_workloads
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.evidence.measured.beyond import carried_over
+from mlsysim.evidence.measured.other_workloads import carried_over
 
 H100 = catalog.device("H100")
 PEAK, BANDWIDTH = 989.5e12, 3.35e12
@@ -149,7 +149,7 @@ def test_recommendations_by_hand() -> None:
 
 @pytest.mark.published
 def test_printed_figures_beyond_language() -> None:
-    found = {c.measurement.name: c for c in evidence.checks("beyond")}
+    found = {c.measurement.name: c for c in evidence.checks("other_workloads")}
     assert len(found) == 35 and all(c.measurement.sourced.source for c in found.values())
     for name, most in (
         ("dit-xl2-256", 5e-4),

@@ -167,8 +167,6 @@ def _of_the_answer(got: float, expected: float, exercise: Exercise, g: Inputs) -
     for name, factor, hint in _factors_off(got, expected, exercise, g):
         if not (near(got, expected * factor, tolerance) or near(got, expected / factor, tolerance)):
             continue
-        if not (near(got, expected * factor, tolerance) or near(got, expected / factor, tolerance)):
-            continue
         # Both ways, unless the question's own numbers make the factor too: then nobody knows where it comes from.
         made = own if factor < 1000 else {v * f for v in own for f in (0.5, 1.0, 2.0)}
         if not any(near(v, f, tolerance) for v in made for f in (factor, 1 / factor)):

@@ -14,7 +14,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "contexts": ("contexts",),
     "posttraining": ("posttraining",),
     "narrow": ("narrow",),
-    "beyond": ("beyond",),
+    "other_workloads": ("other_workloads",),
 }
 
 

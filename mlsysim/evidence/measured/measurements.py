@@ -25,7 +25,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "racks": "caps, load swings and quick checkpoints",
         "posttraining": "fine-tuning, reinforcement learning and storage",
         "narrow": "numbers below 16 bits: bytes, casts, and what they make faster",
-        "beyond": "counts, times and rates of vision, diffusion and recommendation",
+        "other_workloads": "counts, times and rates of vision, diffusion and recommendation",
     }
 )
 _UNITS = {
