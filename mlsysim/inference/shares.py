@@ -116,9 +116,8 @@ def from_constants(
     k, software = dict(shares.values), constants["software"]
     family = pooled({name: v for name, v in constants.items() if name not in _SOFTWARE}, line)
     own = family.values if family is not None else {}
-    memory = (
-        k.get("shared_memory", constants["shared memory"]["memory"]) if shared_memory else server.stream or k["memory"]
-    )
+    streamed = server.stream or k["memory"]
+    memory = k.get("shared_memory", constants["shared memory"]["memory"]) if shared_memory else streamed
     if server.row_bandwidth:
         memory = min(memory, server.row_bandwidth / bandwidth)
     whole = own.get("layer_overhead", server.kernels * k["start"])  # of all kernels of a layer together

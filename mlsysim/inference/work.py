@@ -334,10 +334,10 @@ class _Rank:
         cut = minimum(s.tp, w.kv_shards + e.spread * maximum(0.0, sequences - w.kv_shards))
         group = where(latent > 0, 1.0, maximum(1.0, w.heads / maximum(s.tp, w.kv_shards)))
         readings = where(decode > 0, cache_readings(group, e.ungrouped), 1.0)
+        scores = where(decode > 0, 0.0, e.score_bytes * n * pairs * w.heads / s.tp)
         return self.component(
             n * 2.0 * pairs * w.heads * macs / s.tp,
-            n * seen * w.kv_elements * s.kv_bytes / cut * readings
-            + where(decode > 0, 0.0, e.score_bytes * n * pairs * w.heads / s.tp),
+            n * seen * w.kv_elements * s.kv_bytes / cut * readings + scores,
             m.half_peak_flops * share,
             m.memory_bandwidth * (e.cache + latent * (e.latent_cache - e.cache)),
         )
