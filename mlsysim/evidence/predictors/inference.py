@@ -214,7 +214,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
 
     ways = [_cases(Row(inputs)) for inputs, _, _ in rows]
     cases = [case for each in ways for case in each]
-    of = np.repeat(np.arange(len(rows)), [len(each) for each in ways])  # the row of each case
+    of: Any = np.repeat(np.arange(len(rows)), [len(each) for each in ways])  # the row of each case
     measured = np.array([m for _, m, _ in rows])
     here = {name for case in cases for name in case.line}
     ranges = _RANGES | {key: value for key, value in _FAMILIES.items() if key[0] in here}
