@@ -503,7 +503,7 @@ def _loops(
     by: ServerOverheads = serving.server_constants(first.work, fused, steps, blocks)
     eff = serving.served(first.efficiencies, by)
     apart = float(mode == "disaggregated")
-    latency, pace = serving.ttft_constants(first.work, begin, fused=fused)
+    latency, launches, pace = serving.ttft_constants(first.work, begin, fused=fused)
 
     def pool(at: Sequence[int], replicas: Sequence[int], eff: inference.Efficiencies) -> Pool:
         splits, machines = (
@@ -526,6 +526,7 @@ def _loops(
         output_len=float(output_len),
         disaggregated=apart,
         latency=latency,
+        launches=launches,
         prefill_slowdown=pace,
         transfer=apart * cache / serving.ADAPTER,
         drafted=drafted,

@@ -121,11 +121,11 @@ def server_constants(work: Work, fused: Num, constants: Constants, blocks: Num =
     )
 
 
-def ttft_constants(work: Work, constants: Constants, captured: Num = 0.0, fused: Num = 0.0) -> tuple[Num, Num]:
-    """The fitted numbers of a first token: latency in seconds, and pace of its prompt pass.
+def ttft_constants(work: Work, constants: Constants, captured: Num = 0.0, fused: Num = 0.0) -> tuple[Num, Num, Num]:
+    """The fitted numbers of a first token: latency in seconds, launches of its prompt pass in seconds, and the pace of the pass.
 
-    The latency is that of the request, from the client through tokenizer and scheduler and back, and that of the kernels which
-    the host launches one by one, where no graph holds a pass with prompts; they are counted, and one constant is what each takes.
+    The latency is that of a request, from the client through tokenizer and scheduler and back. Launches are those of kernels that
+    the host starts one by one, where no graph holds a pass with prompts; they are counted, and one constant is what each takes.
 
     Parameters
     ----------
@@ -139,11 +139,11 @@ def ttft_constants(work: Work, constants: Constants, captured: Num = 0.0, fused:
         1 where one kernel stands for both grouped products of a layer and all around them, as in :class:`ServerOverheads`.
     """
     if not constants:
-        return 0.0, 1.0
+        return 0.0, 0.0, 1.0
     kernels = work.kernels + 1.0 + where(fused > 0, work.grouped / 2.0, work.grouped)  # one of attention
     launched = where(captured > 0, 0.0, constants["latency"]["kernel"])
     experts = constants["pace"]["experts"] if not is_array(work.moe) and work.moe > 0 else 1.0
-    return constants["latency"]["request"] + launched * work.layers * kernels, experts
+    return constants["latency"]["request"], launched * work.layers * kernels, experts
 
 
 def drawn(least: Num) -> tuple[Num, Num]:
@@ -360,6 +360,7 @@ def closed_loop(
     disaggregated: Num = 0.0,
     alone: Num = 0.0,
     latency: Num = 0.0,
+    launches: Num = 0.0,
     prefill_slowdown: Num = 1.0,
     transfer: Num = 0.0,
     drafted: Num = 0.0,
@@ -389,6 +390,9 @@ def closed_loop(
         1 where the server runs prompts in steps of their own, 0 where they share steps with answers.
     latency : float or array, s
         Of a request before its prompt starts and after its first token is made.
+    launches : float or array, s
+        In which the host starts the kernels of a pass with prompts; it runs ahead of the device, which waits only where it is
+        the faster of the two.
     prefill_slowdown : float or array
         What a prompt pass takes until its first token is out, as a multiple of what it keeps from answers.
     transfer : float or array, s
@@ -467,11 +471,8 @@ def closed_loop(
         queue = run_wait(later, busy, 1.0 / requests_per_user, joined)
         # half of the step under way, and the answers of the step that it shares; alone there are none
         met = lookahead_delay(async_steps, spread, step=step, prompt_time=prompt, load=load)
-        own_step = where(
-            disaggregated > 0,
-            step + prefill_slowdown * own,
-            others * (1.5 * step + prefill_slowdown * prompt + met) + (1.0 - others) * prefill_slowdown * own,
-        )
+        shared, apart = (maximum(prefill_slowdown * x, launches) for x in (prompt, own))
+        own_step = where(disaggregated > 0, step + apart, others * (1.5 * step + shared + met) + (1.0 - others) * apart)
         held, company = batching_delay(
             poll, gather, gather_tokens, step=step, rate=cached / (answer + prompt), decoding=decoding,
             input_len=input_len, joint=PASS / input_len,

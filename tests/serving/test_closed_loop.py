@@ -145,16 +145,16 @@ def test_served_changes_only_what_it_says() -> None:
     assert 2.0 * fused.grouped_start == pool.efficiencies.kernel_start  # one kernel in place of two grouped products
     assert (found.memory, found.gemm) == (pool.efficiencies.memory, pool.efficiencies.gemm)
     assert serving.server_constants(d.work, 0.0, {}) == serving.ServerOverheads()
-    assert serving.ttft_constants(d.work, {}) == (0.0, 1.0)
+    assert serving.ttft_constants(d.work, {}) == (0.0, 0.0, 1.0)
     fitted = {"pace": {"experts": 2.0}, "latency": {"kernel": 1e-5, "request": 0.0}}
     mixture = inference.work_of("gpt-oss-120B")
     # a layer of Llama: four products, two norms, rotation, cache, activation, attention
-    assert serving.ttft_constants(d.work, fitted) == (pytest.approx(10.0 * 80.0 * 1e-5), 1.0)
+    assert serving.ttft_constants(d.work, fitted) == (0.0, pytest.approx(10.0 * 80.0 * 1e-5), 1.0)
     grouped, fused = (serving.ttft_constants(mixture, fitted, fused=f) for f in (0.0, 1.0))
-    assert grouped[1] == 2.0
-    assert grouped[0] - fused[0] == pytest.approx(36.0 * 1e-5)  # one kernel of a layer in place of two
+    assert grouped[2] == 2.0
+    assert grouped[1] - fused[1] == pytest.approx(36.0 * 1e-5)  # one kernel of a layer in place of two
     sent = {"pace": {"experts": 2.0}, "latency": {"kernel": 1e-5, "request": 0.01}}
-    assert serving.ttft_constants(d.work, sent, captured=1.0) == (0.01, 1.0)  # nothing is launched one by one
+    assert serving.ttft_constants(d.work, sent, captured=1.0) == (0.01, 0.0, 1.0)  # nothing is launched one by one
     assert mixed_cost.__name__ == "mixed_cost"
 
 
@@ -333,6 +333,21 @@ def test_the_pace_of_a_first_token_fills_no_pool() -> None:
     plain, late = (closed_loop(d.work, pool, pool, prefill_slowdown=pace, **asked) for pace in (1.0, 2.0))
     assert plain.ttft - plain.step > 2.5 * plain.added  # they queue
     assert late.ttft - plain.ttft == pytest.approx(plain.added, rel=0.1)
+
+
+@pytest.mark.independent
+def test_launches_hide_behind_a_long_prompt_and_a_short_one_waits_for_them() -> None:
+    d, pool = pool_of(tp=8)
+
+    def first(input_len: float, launches: float) -> float:
+        return float(
+            closed_loop(d.work, pool, concurrency=1.0, input_len=input_len, output_len=100.0, launches=launches).ttft
+        )
+
+    long, short = first(8000.0, 0.0), first(100.0, 0.0)
+    assert short < 0.1 < long
+    assert first(100.0, 0.1) == pytest.approx(0.1)
+    assert first(8000.0, 0.1) == long
 
 
 @pytest.mark.independent

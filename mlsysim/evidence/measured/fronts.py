@@ -161,10 +161,12 @@ def loop_at(
         )
     eff = serving.answers(serving.served(made.efficiencies, by), by)
     pool = serving.Pool(made.split, made.machine, eff, slots=slots)
-    latency, pace = serving.ttft_constants(made.work, constants_of("serving_ttft"), fused=float(precision == "fp4"))
+    latency, launches, pace = serving.ttft_constants(
+        made.work, constants_of("serving_ttft"), fused=float(precision == "fp4")
+    )
     return serving.closed_loop(
         made.work, pool, concurrency=concurrency, input_len=input_len, output_len=output_len,
-        latency=latency, prefill_slowdown=pace, drafted=drafted, accepted=accepted, async_steps=ahead, spread=spread,
+        latency=latency, launches=launches, prefill_slowdown=pace, drafted=drafted, accepted=accepted, async_steps=ahead, spread=spread,
     )  # fmt: skip
 
 

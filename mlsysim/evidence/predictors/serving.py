@@ -73,7 +73,9 @@ _STORED = {"int4_wo": "int4-sym-g32", "nvfp4_wo": "nvfp4", "w4a16_mxfp4": "mxfp4
 _MODES = {"agg": "agg", "aggregated": "agg", "disagg": "disagg", "disaggregated": "disagg"}
 _FULL = 0.95  # of a device's memory that weights and cache may take
 _LEAST = 0.05  # of it that is left for cache where the weights leave less: they were loaded, or there would be no row
-_FEW = 15  # rows that make a whole vote: a group of one row is one deployment
+# Rows of a group that make a whole vote. Groups of few rows are single deployments, which settings that no row states may have made
+# slower by factors; times to a first token feel these most.
+_FEW = {"tpot": 15, "ttft": 100}
 _RANGES = {
     ("messages", "hops"): (0.05, 3.0, 0.3),
     ("experts", "starts"): (0.3, 6.0, 2.6),
@@ -365,6 +367,7 @@ class _Fitted:
 
     served: ServerOverheads = dataclasses.field(default_factory=ServerOverheads)
     latency: float = 0.0
+    launches: float = 0.0
     pace: float = 1.0
 
 
@@ -372,8 +375,8 @@ def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
     found = _Fitted(server_constants(case.work, case.fused, steps, case.blocks))
     if not first:
         return found
-    latency, pace = ttft_constants(case.work, first, case.captured, case.fused)
-    return dataclasses.replace(found, latency=float(latency), pace=float(pace))
+    latency, launches, pace = map(float, ttft_constants(case.work, first, case.captured, case.fused))
+    return dataclasses.replace(found, latency=latency, launches=launches, pace=pace)
 
 
 def _loop(c: Any, fitted: Any) -> Loop:
@@ -385,7 +388,8 @@ def _loop(c: Any, fitted: Any) -> Loop:
     decode = Pool(c.decode.split, c.decode.machine, own, c.decode.replicas, c.decode.slots)
     return closed_loop(
         c.work, decode, prefill, concurrency=c.concurrency, input_len=c.input_len, output_len=c.output_len,
-        disaggregated=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency, prefill_slowdown=fitted.pace,
+        disaggregated=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency,
+        launches=fitted.launches, prefill_slowdown=fitted.pace,
         poll=c.poll, gather=c.gather, gather_tokens=c.gather_tokens, async_steps=c.ahead, spread=c.spread,
         requests_per_user=c.requests_per_user,
     )  # fmt: skip
@@ -423,7 +427,7 @@ def _kind(case: _Case) -> tuple[Any, ...]:
 def _fit(
     rows: Sequence[Sample], ranges: Mapping[tuple[str, str], tuple[float, float, float]], what: str, soft: float
 ) -> dict[str, dict[str, float]]:
-    """Fit constants; every group of at least ``_FEW`` rows has one vote; needs NumPy."""
+    """Fit constants; every group of at least as many rows as ``_FEW`` says has one vote; needs NumPy."""
     import numpy as np
 
     cases = [_case(Row(inputs)) for inputs, _, _ in rows]
@@ -441,7 +445,7 @@ def _fit(
         return np.log(getattr(_loop(every, fitted), what) / measured)
 
     groups = [g for _, _, g in rows]
-    return nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, groups, soft=soft, least=_FEW))
+    return nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, groups, soft=soft, least=_FEW[what]))
 
 
 def _predictor(
@@ -450,11 +454,9 @@ def _predictor(
     what: str,
     soft: float,
 ) -> Predictor:
-    method = (
-        f"Gauss-Newton on a robust log error within physical ranges; every group of {_FEW} rows or more has one vote"
-    )
+    method = f"Gauss-Newton on a robust log error within physical ranges; every group of {_FEW[what]} rows or more has one vote"
     return Predictor(predict, lambda rows: _fit(rows, ranges, what, soft), method)
 
 
 TPOT = _predictor(predict_tpot, _RANGES, "tpot", 0.05)
-TTFT = _predictor(predict_ttft, _FIRST, "ttft", 0.2)
+TTFT = _predictor(predict_ttft, _FIRST, "ttft", 0.1)
