@@ -14,16 +14,13 @@ from made import left_out
 
 from mlsysim import catalog, inference, intervals, training
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence.cases import CLASSES as CASE_CLASSES
-from mlsysim.evidence.cases import Case, CaseFile, read_cases
+from mlsysim.evidence.cases import Case, CaseFile
 from mlsysim.evidence.scoring import Report, ScoredRow, domains, ranges, summarise
 from mlsysim.evidence.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held, row_weight
 from mlsysim.evidence.scoring.leaving import Leaving
 from mlsysim.parallelism import Plan
-
-OPEN = Path(__file__).resolve().parents[3] / "shared" / "reference" / "cases"
-SECOND = OPEN.with_name("cases_second")
-needs_open_cases = pytest.mark.skipif(not OPEN.is_dir(), reason="the open cases are not on this machine")
 
 
 def sources(rng: Any, k: int, between: float, within: float) -> GroupedErrors:
@@ -427,7 +424,12 @@ def test_sources_are_split_by_their_month(tmp_path: Path) -> None:
     assert ([c.group for c in early], [c.group for c in later]) == (["KORT", "LL3"], ["MB2511"])
     with pytest.raises(InputError, match="no month for source 'NOBODY'"):
         ranges.split_by_time(dataclasses.replace(file, cases=(Case("1", "NOBODY", 1.0, 0.1, {}),)), "2025-01")
-    assert all(re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", month) and where for month, where in ranges.published().values())
+    timed = {
+        c.source for name in ("training_step", "inference", "gemm", "attention") for c in shipped_rows.cases(name).cases
+    }
+    for name in timed:
+        source = shipped_rows.sources()[name]
+        assert re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", source.month) and source.dated
 
 
 def test_later_rows_have_no_part_in_what_judges_them() -> None:
@@ -466,12 +468,10 @@ def test_a_class_that_nobody_had_published_is_judged_by_its_pool(monkeypatch: py
     assert asked == ["x.csv"] and held == {"INFSIM": 0.5}
 
 
-@needs_open_cases
 @pytest.mark.slow
-def test_the_shipped_quantiles_are_those_of_the_open_cases(shared: Path) -> None:
-    """Without refitting: the quick check that the file belongs to these cases and to this model."""
-    paths = [OPEN / "training_step.open.csv", SECOND / "training_step.open.csv"]
-    report, cases = left_out(shared, *paths).sources, read_cases(paths).cases
+def test_the_shipped_quantiles_are_those_of_the_rows(shared: Path) -> None:
+    """Without refitting: the quick check that the file belongs to these rows and to this model."""
+    report, cases = left_out(shared, "training_step").sources, shipped_rows.cases("training_step").cases
     errors: dict[str, list[float]] = {}
     for row, ground in zip(report.rows, domains.grounds("training_step", cases), strict=True):
         if ground == "known" and row.predicted:

@@ -18,6 +18,7 @@ from support import ROOT
 from mlsysim import cli, intervals
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence import reality
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence.cases import CLASSES, TABLED
 from mlsysim.evidence.predictors import PREDICTORS, scalar_rules
 from mlsysim.evidence.predictors.base import Row
@@ -27,11 +28,7 @@ from mlsysim.evidence.reality import report as reports
 from mlsysim.evidence.scoring import predict
 
 FOLDER = ROOT / "mlsysim" / "evidence" / "reality"
-OPEN = ROOT.parent / "shared" / "reference" / "cases"
 MOST = {"training_step": 8, "inference": 12, "gemm": 6, "attention": 6, "collective": 8, "memory": 8, "scalar": 8}
-needs_open_cases = pytest.mark.skipif(
-    not OPEN.is_dir(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
-)
 
 
 @pytest.fixture(scope="module")
@@ -113,15 +110,13 @@ def test_a_printed_rate_and_a_printed_time_of_one_run_agree() -> None:
     assert hardware / time == pytest.approx(4 / 3, rel=0.01), "a fourth pass over the layers, none over the head"
 
 
-@needs_open_cases
 @pytest.mark.independent
 @pytest.mark.parametrize("name", sorted(TABLED))
 def test_the_compilation_converts_the_same_figures_to_the_same_values(name: str) -> None:
     """Somebody else's conversions, row by row, but for rows that we add and one that we read differently."""
     theirs: dict[str, list[float]] = {}
-    with (OPEN / f"{name}.open.csv").open(encoding="utf-8", newline="") as file:
-        for line in csv.DictReader(file):
-            theirs.setdefault(line["group"], []).append(float(line[CLASSES[name].measured]))
+    for case in shipped_rows.cases(name, set="first").cases:
+        theirs.setdefault(case.group, []).append(case.measured)
     ours = {"MTNLG-02", "MTNLG-03", "BLOOMREP-02", "SEED1-02", "SEED1-03"}
     compared = 0
     for r in reality.rows(name):

@@ -8,18 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT
 
 from mlsysim.errors import InputError
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence import scoring
 from mlsysim.evidence.cases import CaseFile, read_cases
 from mlsysim.evidence.predictors import scalar, shipped_constants
 from mlsysim.evidence.scoring import predict, summarise
-
-OPEN = ROOT.parent / "shared" / "reference" / "cases" / "scalar.open.csv"
-needs_open_cases = pytest.mark.skipif(
-    not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
-)
 
 
 def value(quantity: str, constants: Any = None, **inputs: Any) -> float:
@@ -217,10 +212,9 @@ def _scores(file: CaseFile, report: scoring.Report, basis: str) -> scoring.Summa
     return summarise([report.rows[i] for i in chosen], [file.cases[i].tolerance for i in chosen])
 
 
-@needs_open_cases
 @pytest.mark.published
-def test_open_cases_meet_the_targets() -> None:
-    file = read_cases(OPEN)
+def test_shipped_rows_meet_the_targets() -> None:
+    file = shipped_rows.cases("scalar", set="first")
     left_out = scoring.score(file, "calibrated", leave_one_group_out=True)
     assert left_out.summary.supported == left_out.summary.n
     for basis in ("closed_form", "reference"):

@@ -50,7 +50,7 @@ from mlsysim.api import SLO
 from mlsysim.drawing import Bars, Chart, Lanes, Line, Panels, Span
 from mlsysim.efficiencies import lineage, pooled
 from mlsysim.errors import InputError
-from mlsysim.evidence import calibrating, reality, scoring
+from mlsysim.evidence import calibrating, reality, rows, scoring
 from mlsysim.evidence.cases import CLASSES
 from mlsysim.evidence.hypotheses import hypotheses, infersim, sweeps
 from mlsysim.evidence.hypotheses.measured import kernel_tables
@@ -244,6 +244,8 @@ def of_validation() -> Iterator[Any]:
     yield reality.check_class("gemm", "datasheet")
     yield scoring.score(case_file("collective"), "calibrated")
     yield case_file("collective")
+    yield rows.sources()["KORT"]
+    yield rows.counts()[0]
     yield next(iter(CLASSES.values()))
     yield scores.shipped_scores("training_step")
     yield HonestScore(0.1, None, 0.9, {"a": 0.1})

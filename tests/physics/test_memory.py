@@ -1,6 +1,5 @@
 """Memory against published tables, identities, a simulated schedule, and numbers worked out by hand."""
 
-import csv
 import json
 import math
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from mlsysim import catalog, evidence, memory, transformer
 from mlsysim.catalog import Device, Sourced, decoder
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence import measurements
+from mlsysim.evidence import rows as shipped_rows
 
 SIZE = st.integers(1, 512)
 BYTES = st.floats(0, 8)
@@ -651,17 +651,7 @@ def test_sources_of_recipes_and_rows_are_in_the_bibliography(root: Path) -> None
     assert len({m.name for m in measurements().values()}) == len(measurements())
 
 
-# The open cases
-
-
-def open_cases(root: Path) -> list[dict[str, str]]:
-    """Rows of the open memory cases, where this checkout or its neighbour has them."""
-    for folder in (root, *root.parents):
-        path = folder / "shared" / "reference" / "cases" / "memory.open.csv"
-        if path.is_file():
-            with path.open(newline="", encoding="utf-8") as file:
-                return list(csv.DictReader(file))
-    pytest.skip("the open validation cases are not in this checkout")
+# The shipped rows
 
 
 def closed_form(kind: str, g: dict[str, Any]) -> float | None:
@@ -698,25 +688,26 @@ def closed_form(kind: str, g: dict[str, Any]) -> float | None:
 
 
 @pytest.mark.published
-def test_the_open_cases_of_arithmetic_kinds(root: Path) -> None:
+def test_the_rows_of_arithmetic_kinds() -> None:
     seen = []
-    for row in open_cases(root):
-        ours = closed_form(row["kind"], json.loads(row["inputs"]))
+    for case in shipped_rows.cases("memory", set="first").cases:
+        ours = closed_form(case.inputs["kind"], dict(case.inputs["inputs"]))
         if ours is not None:
-            assert ours == pytest.approx(float(row["measured_bytes"]), rel=float(row["tolerance"])), row["id"]
-            seen.append(row["kind"])
+            assert ours == pytest.approx(case.measured, rel=case.tolerance), case.id
+            seen.append(case.inputs["kind"])
     assert {"kv_cache", "model_state", "activation_layer", "activation_stage", "checkpoint"} <= set(seen)
     assert len(seen) >= 30
 
 
 @pytest.mark.published
-def test_the_catalogue_counts_what_the_open_cases_print(root: Path) -> None:
+def test_the_catalogue_counts_what_the_rows_print() -> None:
     """Rows of kind params that name a model of the catalogue: 16-bit weights."""
     seen = 0
-    for row in open_cases(root):
-        if row["kind"] == "params" and row["model"] in catalog.models():
-            count = transformer.parameter_count(row["model"]).total
-            assert 2 * count == pytest.approx(float(row["measured_bytes"]), rel=float(row["tolerance"])), row["model"]
+    for case in shipped_rows.cases("memory", set="first").cases:
+        model = case.inputs["model"]
+        if case.inputs["kind"] == "params" and model in catalog.models():
+            count = transformer.parameter_count(model).total
+            assert 2 * count == pytest.approx(case.measured, rel=case.tolerance), model
             seen += 1
     assert seen >= 3
 

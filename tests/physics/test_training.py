@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from made import left_out
-from support import ROOT, resized
+from support import resized
 
 from mlsysim import catalog, collectives, flops, training
 from mlsysim.catalog import Model, decoder
 from mlsysim.efficiencies import clock_of
 from mlsysim.errors import InputError
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence import scoring
-from mlsysim.evidence.cases import read_cases
 from mlsysim.evidence.predictors import shipped_constants
 from mlsysim.evidence.scoring import baselines
 from mlsysim.memory import TrainingMemory
@@ -56,10 +56,6 @@ REAL = Efficiencies(
 )
 BARE = Work(10, 1000, 1e7, 0, 0, 0, 0, 0, 0)  # products only
 H100 = catalog.cluster("DGX-H100", 32)
-OPEN = ROOT.parent / "shared" / "reference" / "cases" / "training_step.open.csv"
-needs_open_cases = pytest.mark.skipif(
-    not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
-)
 
 
 def step(layout: Layout = LAYOUT, work: Work = WORK, machine: Machine = MACHINE, eff: Efficiencies = REAL) -> StepTerms:
@@ -976,15 +972,14 @@ def test_a_hundred_thousand_plans_take_one_call() -> None:
     assert time.process_time() - start < 1.0
 
 
-# Against the open cases
+# Against the shipped rows
 
 
 @pytest.mark.nightly  # by day the sheet of both rounds is fitted anew, and beats its baselines
 @pytest.mark.slow
-@needs_open_cases
 def test_leave_one_group_out_beats_the_baselines(capsys: pytest.CaptureFixture[str], shared: Path) -> None:
-    file = read_cases(OPEN)
-    ours = left_out(shared, OPEN).sources.summary
+    file = shipped_rows.cases("training_step", set="first")
+    ours = left_out(shared, "training_step", "first").sources.summary
     plain = scoring.score(file, "datasheet").summary
     others = baselines.score_baselines(file)
     with capsys.disabled():

@@ -18,7 +18,7 @@ from mlsysim.catalog import Device, Sourced, decoder
 from mlsysim.efficiencies import shipped
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence import measurement, scoring
-from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence.predictors import PREDICTORS, shipped_constants
 from mlsysim.evidence.predictors import inference as of_inference
 from mlsysim.evidence.predictors.base import Row
@@ -40,10 +40,6 @@ from mlsysim.inference.work import _micro_batches
 from mlsysim.parallelism import Plan
 
 TERMS = tuple(f.name for f in fields(Terms))
-OPEN = ROOT.parent / "shared" / "reference" / "cases" / "inference.open.csv"
-needs_open_cases = pytest.mark.skipif(
-    not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
-)
 TOY = decoder("toy", layers=4, hidden=8, heads=4, kv_heads=2, head_dim=2, ffn=32, vocab=100)
 FIGURES = {
     "memory_bandwidth": (1e3, "byte/s"),
@@ -889,10 +885,9 @@ def test_explanations_hold_what_they_say() -> None:
 
 @pytest.mark.nightly  # 18 fits; by day tests/evidence/test_reality.py leaves out each group of the shipped rows
 @pytest.mark.slow
-@needs_open_cases
 def test_leave_one_source_out_meets_the_target(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both rounds of open cases: 655 rows of 18 sources."""
-    file = read_cases([OPEN, OPEN.parents[1] / "cases_second" / OPEN.name])
+    """Rows of the first two sets: 655 of 18 sources."""
+    file = shipped_rows.cases("inference", set=("first", "second"))
     ours = scoring.score(file, "calibrated", leave_one_group_out=True)
     plain = scoring.score(file, "datasheet").summary
     rows = sum(abs(r.error or 1.0) for r in ours.rows) / len(ours.rows)

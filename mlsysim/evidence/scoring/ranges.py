@@ -11,16 +11,15 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from mlsysim._numeric import Num, maximum
-from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.equations import equation
 from mlsysim.errors import InputError
 from mlsysim.evidence.cases import Case, CaseFile
 from mlsysim.evidence.metrics import mean
+from mlsysim.evidence.rows import sources
 from mlsysim.evidence.scoring.conformal import MIN_GROUPS, NOMINAL, GroupedErrors
 from mlsysim.evidence.scoring.domains import domain_of, ground, sources_of_parts
 from mlsysim.evidence.scoring.leaving import Leaving, leave_out
@@ -254,24 +253,26 @@ def held_of_pool(lefts: Sequence[Left], held: Callable[[Sequence[Left]], Mapping
     ]
 
 
-@cache
-def published() -> Mapping[str, tuple[str, str]]:
-    """Source to the month it was published in, and where that was read.
+def month_of(case: Case) -> str:
+    """The month in which the source of a row was published; a source without one is an error.
 
-    >>> published()["KORT"][0]
+    >>> from mlsysim.evidence.rows import cases
+    >>> month_of(cases("training_step", source="KORT").cases[0])
     '2022-05'
     """
-    raw = shipped_toml(__package__, "dates.toml")
-    return MappingProxyType({name: (entry["month"], entry["where"]) for name, entry in raw.items()})
+    known = sources()
+    source = known.get(case.source or case.group)
+    if source is None or not source.month:
+        raise InputError(
+            f"sources.csv: no month for source {case.source or case.group!r}; add it with where it was read"
+        )
+    return source.month
 
 
 def split_by_time(file: CaseFile, month: str) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
-    """The rows of sources published before a month, and those from it on; a source without a date is an error."""
-    for case in file.cases:
-        if case.group not in published():
-            raise InputError(f"dates.toml: no month for source {case.group!r}; add it with where it was read")
-    early = tuple(c for c in file.cases if published()[c.group][0] < month)
-    return early, tuple(c for c in file.cases if published()[c.group][0] >= month)
+    """The rows of sources published before a month, and those from it on."""
+    early = tuple(c for c in file.cases if month_of(c) < month)
+    return early, tuple(c for c in file.cases if month_of(c) >= month)
 
 
 def held_later(
