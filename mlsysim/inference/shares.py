@@ -179,7 +179,8 @@ def efficiencies_of(
         ``calibrated``, ``datasheet`` or ``bound``; your own pass through. The calibrated constants hold for any device: how
         far arithmetic stays behind the peak follows from how far the peak has outgrown the memory.
     framework : str
-        The server that launches the kernels, as in ``"TensorRT-LLM 0.5"``; a current one unless given. An unknown name warns.
+        The server that launches the kernels, as in ``"TensorRT-LLM 0.5"``; a current one unless given. A name that
+        the table does not have says itself whether it is eager or captured.
 
     Raises
     ------
