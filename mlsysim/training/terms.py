@@ -173,8 +173,10 @@ def _attention(
         layers=1.0,
         context=p.attended,
         heads=w.heads,
-        qk_dim=w.qk_dim,
-        v_dim=w.v_dim,
+        **{
+            name: call(f"{name} in the matrix unit", kernels.tile_padding, size=size, tile=e.array)
+            for name, size in (("qk_dim", w.qk_dim), ("v_dim", w.v_dim))
+        },
     )
     attend = call(
         "attention",
@@ -185,7 +187,7 @@ def _attention(
     )
     if p.cp_contiguous:
         attend = attend * call("causal imbalance", parallelism.causal_imbalance, pieces=p.cp)
-    attention = attend * (1.0 + FLASH_BACKWARD + again)
+    attention = attend * (1.0 + FLASH_BACKWARD / e.attention_backward + again)
     if not (call.lacks(p.cp - 1) or call.lacks(e.joined) or p.cp_swap):
         # Each block of keys that came round the ring gives a part of the result, and backward of the gradients, that is added
         # to what is there: it is read, and the sum is read and written.

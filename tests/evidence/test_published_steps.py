@@ -133,7 +133,7 @@ def test_the_sheet_reads_as_it_was_written() -> None:
     assert sheet.rows == sum(plain.n for plain, _ in sheet.groups.values())
     mean = sum(honest.mape for _, honest in sheet.groups.values()) / len(sheet.groups)
     assert sheet.leave_one_group_out.mape == pytest.approx(mean, abs=1e-4)
-    assert list(sheet.switched) == ["products", "attention", "software"]
+    assert list(sheet.switched) == ["kernels", "step", "software"]
     assert sheet.constants == count_constants(shipped_constants("training_step"))
     assert sheet.leave_one_group_out.mape < min(sheet.baselines.values())
 

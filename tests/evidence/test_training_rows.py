@@ -244,7 +244,7 @@ def test_narrow_rows_of_new_devices_lie_between_the_bound_and_sixteen_bits(preci
 def test_a_device_that_nobody_knows_takes_what_all_devices_have_in_common() -> None:
     row = ROW | {"device": "Chip-X", "peak_flops": 4.2e14, "hbm_bandwidth": 1.1e12}
     p = predict(row)
-    assert p.predicted is not None and any("constants of all devices" in a for a in p.assumptions)
+    assert p.predicted is not None and any("kernels of all devices" in a for a in p.assumptions)
     assert predict(row | {"peak_flops": None}).predicted is None
 
 
@@ -301,7 +301,7 @@ def test_parts_of_one_generation_share_constants_but_not_their_power() -> None:
     for name, watts, peak in (("GB200", 1200, 2.5), ("B200-SXM-180GB", 1000, 2.25), ("B300-SXM-288GB", 1100, 2.25)):
         assert clock_of(catalog.device(name)) == pytest.approx((watts / peak / (1400 / 2.5)) ** (1 / 3))
     assert generation_of(catalog.device("H20")) != generation_of(catalog.device("H100")) == "Hopper"
-    assert efficiencies_of("H100", "fp8").gemm == full.gemm  # casts are counted, not a share of the peak
+    assert efficiencies_of("H100", "fp8").head == full.head  # the head stays in 16 bits
     assert efficiencies_of("H100", "fp8").cast_bytes == 4.0 > full.cast_bytes == 0.0
 
 

@@ -46,7 +46,13 @@ def test_the_table_of_the_zero_paper(sharding: str, gigabytes: float) -> None:
 @pytest.mark.published
 @pytest.mark.parametrize(
     ("recipe", "alone", "fixed", "shared"),
-    [("megatron-bf16", 18, 6, 12), ("ultrascale-bf16", 20, 4, 16), ("zero-fp16", 16, 4, 12), ("fsdp-mixed", 16, 8, 8)],
+    [
+        ("megatron-bf16", 18, 6, 12),
+        ("ultrascale-bf16", 20, 4, 16),
+        ("zero-fp16", 16, 4, 12),
+        ("fsdp-mixed", 16, 8, 8),
+        ("fsdp-autocast", 16, 8, 8),
+    ],
 )
 def test_bytes_per_parameter_of_megatrons_table(recipe: str, alone: int, fixed: int, shared: int) -> None:
     """Megatron-LM README: 18 and 6 + 12/d, 20 and 4 + 16/d, 16 and 8 + 8/d; the 16 of ZeRO is 4 + 12/d."""
@@ -331,6 +337,15 @@ def test_every_part_of_the_solver_by_hand() -> None:
     )
     assert r.state == pytest.approx(16 * n.total / 8)
     assert r.gathered == 2 * 2 * (n.embedding + n.lm_head)
+    cast = {
+        way: memory.training_memory(
+            TOY, toy_device(), seq=s, micro_batch=b, dp=8, sharding="fsdp", recompute=way, recipe="fsdp-autocast"
+        )
+        for way in ("full", "none")
+    }
+    ends = n.embedding + n.lm_head  # gathered in FP32; the copies of a unit that is computed again, or of all weights
+    assert cast["full"].gathered == 2 * 4 * ends + 2 * ends and cast["full"].state == r.state
+    assert cast["none"].gathered == 2 * 4 * ends + 2 * n.total
     assert r.activations == 4 * 2 * s * b * h
     assert r.recomputed == s * b * token_bytes
     assert r.total == pytest.approx(r.state + r.gathered + r.activations + r.output)

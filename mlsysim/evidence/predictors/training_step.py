@@ -1,9 +1,9 @@
 """Class training_step: one optimizer step of a dense or mixture transformer on many devices.
 
-The time is the sum of ``training.step_terms``. Seven constants are fitted, and no generation has one of its own: the share of
-the peak that products reach on TPUs and on all other devices; the share that kernels of attention reach that were written
-for the device, and others; and what software costs everywhere (start-up per layer and per expert, variation). The rest is
-counted or planned by a library (``training.shares.counted_software``). A device without rows needs no closest relative but TPUs.
+The time is the sum of ``training.step_terms``. Products and attention run as their kernels were measured alone
+(``efficiencies.kernel_shares``). Four constants are fitted: what a step keeps of that rate, the share of the peak that products
+reach on TPUs, of which no table of kernels knows, start-up per expert, and variation. The rest is counted or planned by a
+library (``training.shares.counted_software``).
 Without constants (datasheet mode) everything is sourced, counted or the bound.
 """
 
@@ -25,7 +25,7 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     step = step_of(row)
     eff = from_constants(step.line, step.generation, step.precision, step.clock, constants, most=step.most)
     if constants and not rows_ran_on(constants, step.line):
-        row.assume("efficiencies", eff.name, kin_of(constants, step.line))
+        row.assume("efficiencies", eff.name, kin_of(step.line))
     if not step.updated:
         eff = replace(eff, optimizer_bytes=0.0)
         row.assume("optimizer", "none", "without a vocabulary: layers alone, forward and backward")

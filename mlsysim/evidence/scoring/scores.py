@@ -15,7 +15,6 @@ from mlsysim.evidence.scoring import GroupScore, Summary, score, score_with
 from mlsysim.evidence.scoring.leaving import Ladder, Leaving, count_constants
 from mlsysim.evidence.written import toml
 from mlsysim.results import Result
-from mlsysim.training.shares import from_constants
 
 _DIGITS = 6
 _FEW = 5  # rows of a group that say too little to compare on
@@ -76,19 +75,16 @@ def _worse(ours: Summary, simple: Summary) -> dict[str, tuple[int, float, float]
 
 
 def _stages(name: str, constants: Constants) -> dict[str, Constants]:
-    """Constants with more and more of them fitted, the rest as in datasheet mode; only training steps have such kinds."""
+    """Constants with more and more of them fitted; only training steps have such kinds.
+
+    First kernels as they run alone, with what is counted and planned; then what a step keeps of them; then the rest of software.
+    """
     if name != "training_step":
         return {}
-    sourced = {g: from_constants((g,), g, "bf16", 1.0, {}) for g in ("Ampere", "Hopper")}
-    plain = {"link": sourced["Hopper"].link, "contention": sourced["Hopper"].contention}
-    products: dict[str, Mapping[str, float]] = {
-        of: {k: v if k == "gemm" else sourced.get(of, sourced["Hopper"]).attention for k, v in values.items()}
-        for of, values in constants.items()
-        if of != "software"
-    }
+    kept = {"in_step": constants["software"]["in_step"]}
     return {
-        "products": {**products, "software": plain},
-        "attention": {**constants, "software": plain},
+        "kernels": {**constants, "software": {"in_step": 1.0}},
+        "step": {**constants, "software": kept},
         "software": dict(constants),
     }
 
