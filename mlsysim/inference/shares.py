@@ -120,8 +120,8 @@ def from_constants(
     hosted = server.decode in ("eager", "launched")
     whose = "" if shares.own else f"; {shares.describe('no kernel timed on')}"
     named = "" if server.known else f"; a server that the table does not have, as {MIDDLE.name}"
-    width = "products_4" if peak > 3.0 * half_peak else "products_8" if peak > 1.5 * half_peak else "products_16"
-    gemm = own.get("products", k[width])
+    narrow = k.get("products_4", k["products_8"]) if peak > 3.0 * half_peak else k["products_8"]
+    gemm = own.get("products", narrow if peak > 1.5 * half_peak else k["products_16"])
     return Efficiencies(
         name=CALIBRATED,
         source=f"kernels as measured alone, software {fitted_to('inference')}{whose}{named}",
