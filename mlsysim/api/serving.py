@@ -19,7 +19,8 @@ from mlsysim.api.arguments import (
     wrap_lines,
 )
 from mlsysim.api.asked import Asked, formats_of
-from mlsysim.api.bills import Bill
+from mlsysim.api.bills import Bill, whole_nodes
+from mlsysim.api.failing import failure_line, mean_line
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.capacity import Load, Replica
 from mlsysim.capacity.routing import USUAL, check_routing
@@ -33,6 +34,7 @@ from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import as_published, release_of
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, Result, format_value, plain
+from mlsysim.serving.measured import Nearest, nearest_point
 
 INPUT_LEN, OUTPUT_LEN = 1024, 256  # assumed where nobody says
 NARROWER = {"fp32": "bf16", "bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}
@@ -45,6 +47,7 @@ class ServeSpec(Asked, Result):
     """All inputs of an answer, so that it can be computed again with one of them changed."""
 
     rate: float | None = None
+    mean_rate: float | None = None  # over the day, where rate is the peak
     input_len: float
     output_len: float
     batch: float = 1
@@ -144,19 +147,44 @@ class Served(Result):
     @property
     def bill(self) -> Bill:
         """What the devices cost and draw."""
+        return self.bill_of(self.replicas)
+
+    def bill_of(self, replicas: int) -> Bill:
+        """The bill of another number of replicas for the same tokens."""
+        q, each = self.question, self.deployment.devices
+        whole = whole_nodes(q.machines, replicas, each)
+        return Bill(q.device, replicas * each, q.rent, q.pue, self.tokens_per_s if self.fits else None, whole)
+
+    @property
+    def cost_ends(self) -> tuple[float, float] | None:
+        """USD/s of the answers at both ends of the range; None where one of them is unknown."""
+        if self.question.rate is None or (ends := self._ends) is None or not ends[1].answered:
+            return None
+        rates = [e.bill.cost_rate for e in ends]
+        return None if rates[0] is None or rates[1] is None else (rates[0], rates[1])
+
+    @cached_property
+    def nearest(self) -> Nearest | None:
+        """The published measurement that lies nearest, with what we say of it."""
+        q, running = self.question, float(self.load.running) if self.load else float(self.question.batch)
+        return nearest_point(q.model, q.device, q.precision, q.input_len, q.output_len, running / self.devices)
+
+    @cached_property
+    def at_mean(self) -> "Served | None":
+        """The answer at the mean rate; None where nobody gave one."""
         q = self.question
-        return Bill(q.device, self.devices, q.rent, q.pue, self.tokens_per_s if self.fits else None)
+        return None if q.mean_rate is None else _answer(replace(q, rate=q.mean_rate, mean_rate=None))
 
     @cached_property
     def _ends(self) -> "tuple[Served, Served] | None":
         """The answers at both ends of the range of past errors; None where those are unknown."""
         if not has_range(self.deployment.efficiencies.name) or not self.answered or not self.load:
             return None
-        short, long = (_answer(self.question, float(f)) for f in self._interval.ends)
+        short, long = (_answer(self.question, float(f)) for f in self.interval.ends)
         return short, long
 
     @property
-    def _interval(self) -> intervals.Interval:
+    def interval(self) -> intervals.Interval:
         """The range of the times of an answer, as factors."""
         return intervals.interval("inference", 1.0, self.deployment.place("answer"))
 
@@ -235,9 +263,9 @@ class Served(Result):
             spread = ""
             if known is not None:
                 most = known[1] if known[1] is not None else self.too_few
-                spread = f" ({known[0]} to {most} in the {self._interval.whose})"
+                spread = f" ({known[0]} to {most} in the {self.interval.whose})"
             if self.rate_range is not None:
-                spread = f" ({self.rate_range[0]:.3g} to {self.rate_range[1]:.3g} in the {self._interval.whose})"
+                spread = f" ({self.rate_range[0]:.3g} to {self.rate_range[1]:.3g} in the {self.interval.whose})"
             first = (
                 f"{name}: {self.devices:,} x {q.device.name}{spread}"
                 if q.rate is not None
@@ -250,7 +278,11 @@ class Served(Result):
                 f"average and {format_value(load.itl_quantile, 's')} ({100 * load.quantile:g} %), {float(load.utilisation):.0%} of capacity; "
                 f"{float(load.running) / self.replicas:.3g} requests run on the {load.replica.max_running} places of a replica (its --max-num-seqs)",
             ]
-        return [*lines, *self.bill.lines(), f"binds: {self.binds}"]
+        besides = [failure_line(self), mean_line(self)] if q.rate is not None else []
+        if self.nearest is not None:
+            lines[0] += "" if self.nearest.near else "; no measurement near"
+            besides.append(self.nearest.words())
+        return [*lines, *self.bill.lines(), *filter(None, besides), f"binds: {self.binds}"]
 
     @property
     def too_few(self) -> str:
@@ -348,7 +380,10 @@ class Served(Result):
                     "devices_range": self.devices_range,
                     "rate_range_per_s": self.rate_range,
                     "binds": self.binds if self.fits else None,
+                    "nearest_measurement": self.nearest.to_dict() if self.fits and self.nearest is not None else None,
                     "bill": self.bill.to_dict(),
+                    "bill_with_a_spare": self.bill_of(self.replicas + 1).to_dict() if q.rate is not None else None,
+                    "bill_at_the_mean": self.at_mean.bill.to_dict() if self.at_mean is not None else None,
                     "memory": self.memory.to_dict(),
                     "sensitivities": dict(self.sensitivities) if self.fits else {},
                     "would_fit": list(self.suggestions) if not self.fits else [],
@@ -681,6 +716,17 @@ def _answer_fits(q: ServeSpec) -> Deployment | None:
     return None
 
 
+def _mean_of(mean_rate: float | None, rate: float | None) -> float | None:
+    """The mean rate, which no peak lies below."""
+    if mean_rate is None:
+        return None
+    if rate is None or not 0 < check_number("serve", "mean_rate", mean_rate, "1/s") <= rate:
+        raise InputError(
+            f"serve: mean_rate = {mean_rate!r} must lie in (0, rate = {rate}]: rate is the peak that is sized for, and has to be given"
+        )
+    return mean_rate
+
+
 @typed
 def serve(
     model: Model | str,
@@ -688,6 +734,7 @@ def serve(
     *,
     slo: SLO | None = None,
     rate: float | None = None,
+    mean_rate: float | None = None,
     input_len: float | None = None,
     output_len: float | None = None,
     batch: float = 1,
@@ -723,6 +770,8 @@ def serve(
         Targets. Without a rate: the largest rate that a replica (or the devices named) carries within them.
     rate : float, 1/s, (0, inf), optional
         Requests per second. Without targets: the fewest replicas that carry them at all. Without either: one static batch.
+    mean_rate : float, 1/s, (0, inf), optional
+        Requests per second on average, where ``rate`` is the peak: what they take is printed too.
     input_len : float, 1, (0, 1e12], optional
         Tokens of a prompt, on average (default: 1024). What is assumed is printed.
     output_len : float, 1, (0, 1e12], optional
@@ -750,7 +799,8 @@ def serve(
     efficiencies : str or Efficiencies, one of efficiencies.MODES
         Rates that the hardware reaches: ``"calibrated"`` (with a range), ``"datasheet"``, ``"bound"``, or your own.
     price : str or Price, optional
-        Rent of a device with its unit, as in ``"2.5 USD/h"``, or the name of a price (default: the catalogue's newest rental price).
+        Rent of a device with its unit, as in ``"2.5 USD/h"``, the name of a price, or a kind of price: ``"on demand"``,
+        ``"reserved"``, ``"spot"``, ``"estimate"`` (default: the catalogue's newest on demand, else of the next kind).
     pue : float, 1, [1, inf)
         Power usage effectiveness (facility / IT energy).
     inter_bandwidth : float or str, byte/s, (0, inf), optional
@@ -803,6 +853,7 @@ def serve(
     formats = formats_of(m, machines.device, precision, weights, taken, experts)
     q = ServeSpec(
         model=m, machines=machines, slo=slo, rate=None if rate is None else check_number("serve", "rate", rate, "1/s"),
+        mean_rate=_mean_of(mean_rate, rate),
         input_len=input_len, output_len=output_len, batch=check_number("serve", "batch", batch, domain=BATCH),
         cached_len=cached_len, tp=tp, pp=pp, dp=dp, ep=ep, precision=formats.precision, weights=formats.weights,
         experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies, rent=rent_of(machines.device, price),

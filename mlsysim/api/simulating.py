@@ -24,6 +24,7 @@ from mlsysim.results import Explanation, Result, format_value, plain
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
 from mlsysim.serving.fleet import Conversation, FleetResult, rank_limits, run
+from mlsysim.serving.measured import Nearest, nearest_point
 from mlsysim.serving_steps import Rates, StepModel, step_model
 from mlsysim.serving_steps.calibration import Calibration, load_calibration
 from mlsysim.tables import Table, table
@@ -214,6 +215,14 @@ class Simulated(Result):
             devices = max(1, round(self.mean("servers") * self.run.tp * self.run.parts.dp))
         return Bill(self.run.machines.device, devices, self.rent, self.pue, rate)
 
+    @cached_property
+    def nearest(self) -> Nearest | None:
+        """The published measurement that lies nearest, with what we say of it."""
+        r, each = self.run, self.mean("mean_batch") / (self.run.tp * self.run.parts.dp)
+        if r.trace is not None or not r.parts.plain:  # no one length, or no one pool
+            return None
+        return nearest_point(r.model, r.machines.device, r.precision, r.input_len, r.output_len, each)
+
     def mean(self, name: str) -> float:
         """A number of the runs, on average: ``mean("ttft_s.p99")``."""
         values = [v for v in self.rows[name] if not math.isnan(v)]
@@ -283,7 +292,7 @@ class Simulated(Result):
             return wrap_lines([f"DOES NOT FIT: {what}: {self.reason}", *suggestions, *self.assumed])
         runs = "" if len(self.seeds) == 1 else f", {len(self.seeds)} runs (mean ± its standard error)"
         first = f"{what}: TTFT {self._cell('ttft_s.p99', 's')}, ITL {self._cell('itl_s.p99', 's')} (p99){runs}"
-        lines = [first]
+        lines = [first if self.nearest is None or self.nearest.near else f"{first}; no measurement near"]
         if r.slo is not None:
             verdict = "met" if self.met else "MISSED"
             lines.append(
@@ -295,6 +304,7 @@ class Simulated(Result):
             f"{self.mean('requests_per_s'):.4g} requests/s, {self.mean('tokens_per_s'):.4g} tokens/s, "
             f"{self.mean('mean_batch'):.3g} decoding in a step, {self.mean('rejected'):.4g} rejected",
             *self.bill.lines(),
+            *([] if self.nearest is None else [self.nearest.words()]),
             f"binds: {self.binds}",
             *([] if self.simulation is None else [f"{name}: {text}" for name, text in self.simulation.parts()]),
             self.rates,
@@ -362,6 +372,7 @@ class Simulated(Result):
                     "slo_met": self.met,
                     "within_slo": self.mean("met") if self.fits and r.slo is not None else None,
                     "goodput_per_s": self.mean("goodput_per_s") if self.fits else None,
+                    "nearest_measurement": self.nearest.to_dict() if self.fits and self.nearest is not None else None,
                     "bill": self.bill.to_dict(),
                     "memory": self.memory.to_dict(),
                     "assumed": list(self.assumed),

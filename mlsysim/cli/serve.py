@@ -1,15 +1,28 @@
 """``mlsysim serve``: how many devices, in which layout, at what cost; or a static batch from prompt to last token."""
 
 import argparse
+import re
 
+from mlsysim.api.comparing import compare
 from mlsysim.api.serving import serve
 from mlsysim.api.targets import SLO
 from mlsysim.cli.arguments import NO_ANSWER, Commands, device_options, pick_machines, pick_model, print_json
 from mlsysim.cli.options import add_options, given, pick_slo
 
+_LIST = re.compile(r"\s*,(?!\d{3}\b)\s*")  # devices one after the other; "1,000 H100" is one place
+
 
 def _serve(args: argparse.Namespace) -> int:
-    model, machines = pick_model(args.model), pick_machines(args.device, args.device_file)
+    model, places = pick_model(args.model), _LIST.split(args.device)
+    if len(places) > 1:
+        machines = [pick_machines(place, args.device_file) for place in places]
+        table = compare(model, machines, slo=pick_slo(args), **given(args, serve, "model", "device"))
+        if args.json:
+            print_json(table.to_dict())
+        else:
+            print(table)
+        return 0 if table.answered else NO_ANSWER
+    machines = pick_machines(args.device, args.device_file)
     found = serve(model, machines, slo=pick_slo(args), **given(args, serve, "model", "device"))
     if args.json:
         print_json(found.to_dict())
@@ -26,7 +39,7 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "serve",
         parents=[device_options()],
-        epilog="Without --tp and --pp the layout is chosen: the fewest devices, then the smallest replica. Without --rate and without "
+        epilog="Several devices, as in --device H200,B200,MI355X, are compared at one kind of price. Without --tp and --pp the layout is chosen: the fewest devices, then the smallest replica. Without --rate and without "
         "targets: one static batch on the fewest devices that hold it. With targets alone: the largest rate. Exit status 3: the "
         "model does not fit, or no number of devices meets the targets. "
         "JSON begins with what is printed. Of a static batch: model, device, devices, batch, input_len, output_len, ttft_s, itl_s, e2e_s = ttft_s + "

@@ -17,6 +17,10 @@ from mlsysim.serving.loops import disorder, loop_rate, queue_wait, run_wait, sha
 
 REQUESTS_PER_USER = 10.0  # prompts of a benchmark per request in flight, as InferenceX runs it (num-prompts)
 DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
+# Lengths of prompts and answers that InferenceX runs (README: ISL, OSL) and draws so (RANDOM_RANGE_RATIO). Other rows come from
+# runs that send all of one length (aiconfigurator, eval/benchmarks at 5e1618757: --synthetic-input-tokens-stddev 0,
+# --random-range-ratio 1).
+DRAWN_LENGTHS = ((1024.0, 1024.0), (1024.0, 8192.0), (8192.0, 1024.0))
 SPREAD = 0.2 / 12.0**0.5 / DRAWN  # standard deviation of such a length, over its mean
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
 # Servers that run prompts from graphs captured in pieces (vLLM 0.11, docs/design/cuda_graphs); others launch their kernels.

@@ -10,7 +10,7 @@ from mlsysim.evidence.cases import CaseFile
 from mlsysim.evidence.measured.memory import ServerStart, all_starts
 from mlsysim.evidence.scoring.conformal import NOMINAL, GroupedErrors
 from mlsysim.evidence.scoring.domains import ground
-from mlsysim.evidence.scoring.ranges import POOLS, Left, entry, held_later
+from mlsysim.evidence.scoring.ranges import POOLS, Left, entry, held_later, shared_error
 from mlsysim.evidence.written import toml
 from mlsysim.intervals import KNOWN, NEW, interval_end, log_error
 from mlsysim.memory.server_ranges import PARTS
@@ -69,7 +69,8 @@ def entries_of(files: Mapping[str, CaseFile], lefts: Mapping[str, Left], date: d
     for name in [n for n in POOLS if set(POOLS[n]) <= set(lefts)]:
         month = LATER.get(name)
         later = (month, held_later(pool_of(name, files), month)) if month else None
-        found[name] = entry(pool_of(name, lefts), date, later)
+        shared = shared_error(files[name].cases, lefts[name].sources)
+        found[name] = shared | entry(pool_of(name, lefts), date, later)
     return found
 
 

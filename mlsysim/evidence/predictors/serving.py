@@ -26,6 +26,7 @@ from mlsysim.serving.closed import (
     ADAPTER,
     AHEAD,
     DRAWN,
+    DRAWN_LENGTHS,
     SPREAD,
     Loop,
     Pool,
@@ -86,10 +87,6 @@ _FIRST = {
     ("latency", "kernel"): (1e-6, 1e-3, 8e-5),
     ("latency", "processes"): (1e-3, 1.0, 5e-2),
 }
-# Lengths of prompts and answers that InferenceX runs (README: ISL, OSL) and draws between 0.8 and 1.0 times these
-# (RANDOM_RANGE_RATIO). Other rows come from runs that send all of one length (aiconfigurator, eval/benchmarks at 5e1618757:
-# --synthetic-input-tokens-stddev 0, --random-range-ratio 1).
-_DRAWN = ((1024.0, 1024.0), (1024.0, 8192.0), (8192.0, 1024.0))
 _ALONE = ("SGLang",)  # servers that run prompts in steps of their own unless told otherwise
 
 
@@ -138,7 +135,7 @@ class _Recipe:
     source: str
     generation: str = ""  # any
     weights: str = ""  # any
-    lengths: tuple[tuple[float, float], ...] = _DRAWN
+    lengths: tuple[tuple[float, float], ...] = DRAWN_LENGTHS
     devices: float = float("inf")  # of a replica, fewer than these
     least: float = 1.0  # requests in flight
     poll: float = 0.0  # steps between two looks for new requests
@@ -154,11 +151,11 @@ _RECIPES = (
     _Recipe("SGLang", ("GLM-5",), _SGLANG, "Blackwell", weights="fp4", poll=10.0),
     _Recipe(
         "TensorRT-LLM", ("Llama-3.1-70B",), "benchmarks/70b_*_trt_slurm.sh at 280c0353a: batch_wait_*, max_num_tokens",
-        lengths=_DRAWN[:1], devices=8.0, gather=20.0, gather_tokens=0.9 * 16384.0,
+        lengths=DRAWN_LENGTHS[:1], devices=8.0, gather=20.0, gather_tokens=0.9 * 16384.0,
     ),
     _Recipe(
         "TensorRT-LLM", ("DeepSeek-V3",), "benchmarks/single_node/dsr1_fp8_b200_trt.sh at 868ed43d1: batch_wait_*",
-        "Blackwell", weights="fp8", lengths=_DRAWN[:1], least=64.0, gather=40.0, gather_tokens=0.8 * 8192.0,
+        "Blackwell", weights="fp8", lengths=DRAWN_LENGTHS[:1], least=64.0, gather=40.0, gather_tokens=0.8 * 8192.0,
     ),
 )  # fmt: skip
 
@@ -317,7 +314,7 @@ def _read(row: Row) -> _Case:
         raise Unsupported(f"mode = {str(mode)[:20]!r} is neither 'agg' nor 'disagg'")
     lengths = row.number("input_len"), row.number("output_len")
     prompt, answer = lengths
-    if lengths in _DRAWN:
+    if lengths in DRAWN_LENGTHS:
         prompt, answer = DRAWN * prompt, DRAWN * answer
         row.assume("mean lengths", DRAWN, "of the nominal ones: drawn between 0.8 and 1.0 times them")
     concurrency = row.number("concurrency")
@@ -352,7 +349,7 @@ def _read(row: Row) -> _Case:
         gather=recipe.gather if recipe else 0.0,
         gather_tokens=recipe.gather_tokens if recipe else 0.0,
         ahead=float(server in AHEAD),
-        spread=SPREAD if lengths in _DRAWN else 0.0,
+        spread=SPREAD if lengths in DRAWN_LENGTHS else 0.0,
     )
 
 

@@ -136,6 +136,50 @@ def _by(errors: Iterable[tuple[Any, float]]) -> GroupedErrors:
     return GroupedErrors(tuple(tuple(found) for found in groups.values()))
 
 
+# What a row says of the machine; rows that are alike in all else of their inputs differ in the device alone.
+_MACHINE = frozenset(
+    [
+        "device",
+        "peak_flops",
+        "hbm_bandwidth",
+        "hbm_bytes",
+        "devices_per_node",
+        "intra_node_bandwidth",
+        "inter_node_bandwidth",
+        "note",
+    ]
+)
+
+
+def shared_error(cases: Sequence[Case], errors: Iterable[LeftError]) -> dict[str, Any]:
+    """How much of an error two devices share where one source measured the same on both.
+
+    In the random effects e = u + v, with u of what is asked and who measured it and v of the device in it, two such rows have the
+    covariance var(u). It is taken about zero, as ranges are, and divided by the mean square of the same rows; each source has one
+    vote, and in it each pair of rows.
+
+    Returns
+    -------
+    dict
+        ``shared`` (the share of the variance), ``shared_sources`` and ``shared_pairs``; empty without a pair.
+    """
+    by_id = {e.id: e.error for e in errors}
+    alike: dict[Any, list[tuple[str, float]]] = {}
+    for c in cases:
+        if c.id in by_id:
+            same = tuple(sorted((k, str(v)) for k, v in c.inputs.items() if k not in _MACHINE and v is not None))
+            alike.setdefault((c.group, same), []).append((str(c.inputs.get("device")), by_id[c.id]))
+    votes: dict[str, list[tuple[float, float]]] = {}
+    for (source, _), rows in alike.items():
+        for i, (one, a) in enumerate(rows):
+            votes.setdefault(source, []).extend((a * b, (a * a + b * b) / 2.0) for other, b in rows[:i] if other != one)
+    votes = {source: pairs for source, pairs in votes.items() if pairs}
+    if not votes:
+        return {}
+    product, square = (mean([mean([pair[i] for pair in pairs]) for pairs in votes.values()]) for i in (0, 1))
+    return {"shared": product / square, "shared_sources": len(votes), "shared_pairs": sum(map(len, votes.values()))}
+
+
 @dataclass(frozen=True)
 class Levels:
     """The quantiles of each level, None where the votes are too few, and how many rows and votes stand behind them."""
