@@ -131,6 +131,7 @@ def from_constants(
         latent_cache=memory if shared_memory else k["latent_memory"],
         tile=TILE,
         attention=own.get("attention", k["attention"]),
+        exponential=k.get("exponential", 0.0),
         latent=k["latent"],
         memory=memory,
         cache=memory if shared_memory else k["cache"],
