@@ -199,6 +199,7 @@ def _library() -> dict[str, str]:
             "chapter 4 says whose network an unnamed one is taken for, and scores the fit; they have changed"
         )
     node, refuted = catalog.node("P6-B200"), catalog.protocol("efa-tree-simple").scale_out_step
+    assert node.scale_up is not None
     rate = node.scale_up.planned_bandwidth * node.scale_up.in_switch_efficiency
     trees = collectives.in_switch_tree_all_reduce(262144, 8, 4, rate, node.scale_out_bandwidth, cost.start, refuted)
 
