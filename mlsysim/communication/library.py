@@ -438,6 +438,8 @@ _Parts = tuple[str, dict[str, float], float, float, float]  # label, arguments, 
 
 def _crossing(w: Wires, p: Protocol) -> float:
     """A step of a ring over the network: with a single rank in each node all of it shows, and NCCL charges a tree's."""
+    if w.network and p.writing == "chunks" and w.network.has("chunk_step"):
+        return w.network.chunk_step
     return fabrics.protocol(p.name.replace("-ring-", "-tree-") if w.ranks_per_node == 1 else p).scale_out_step
 
 
