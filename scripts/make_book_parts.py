@@ -19,6 +19,7 @@ import book_reality
 import chapter_numbers
 import make_reference
 import yaml
+from chapter_numbers import whole
 from reference import pages, sheet, surface, tools
 
 import mlsysim
@@ -416,6 +417,7 @@ def texts() -> dict[str, str]:
         "book/_networks.qmd": network_tables,
         "book/_places.qmd": place_tables,
         "book/_first.qmd": first_answer,
+        "book/_ways.qmd": lambda: HEADER + whole.ways(),
         "book/assets/journey.svg": lambda: pictures.journey().svg() + "\n",
         "book/_glossary.qmd": lambda: HEADER + book_glossary.text(),
         "book/_cheatsheet.qmd": lambda: HEADER + sheet.text(make_reference.latex_by_label()),

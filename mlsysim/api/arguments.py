@@ -94,7 +94,7 @@ def check_number(owner: str, name: str, value: Any, unit: str = "1", domain: Dom
 def pluralize(number: int, what: str) -> str:
     """A number with its noun.
 
-    >>> counted(1, "replica"), counted(2, "replica"), counted(3, "x")
+    >>> pluralize(1, "replica"), pluralize(2, "replica"), pluralize(3, "x")
     ('1 replica', '2 replicas', '3 x')
     """
     return f"{number:,} {what}" + ("s" if number != 1 and what != "x" else "")
@@ -112,7 +112,7 @@ def wrap_lines(lines: Iterable[str]) -> list[str]:
 def merge_targets(changes: Iterable[tuple[str, str]]) -> list[str]:
     """One line per change; both sides of a target share a line.
 
-    >>> paired([("ITL of 15 ms", "6 devices"), ("ITL of 60 ms", "3 devices"), ("40 requests/s", "6 devices")])
+    >>> merge_targets([("ITL of 15 ms", "6 devices"), ("ITL of 60 ms", "3 devices"), ("40 requests/s", "6 devices")])
     ['  ITL of 15 ms: 6 devices; of 60 ms: 3 devices', '  40 requests/s: 6 devices']
     """
     found: list[str] = []

@@ -70,11 +70,11 @@ def formats_of(
 
     >>> from mlsysim import catalog
     >>> h200, a100 = catalog.device("H200"), catalog.device("A100")
-    >>> formats_of(catalog.model("DeepSeek-R1"), h200, None, None, Assumed())
+    >>> formats_of(catalog.model("DeepSeek-R1"), h200, None, None, Defaults())
     Formats(precision='fp8', weights=None, experts=None, head=None, kv='bf16')
-    >>> formats_of(catalog.model("DeepSeek-R1"), a100, None, None, Assumed()).precision
+    >>> formats_of(catalog.model("DeepSeek-R1"), a100, None, None, Defaults()).precision
     'bf16'
-    >>> formats_of(catalog.model("gpt-oss-120B"), h200, None, None, Assumed())
+    >>> formats_of(catalog.model("gpt-oss-120B"), h200, None, None, Defaults())
     Formats(precision='bf16', weights='bf16', experts='mxfp4', head=None, kv='bf16')
     """
     if experts is not None:
