@@ -319,7 +319,9 @@ def test_attention_limits() -> None:
     full, half = (predicted_call(prefill | {"causal": causal}, {})[0] for causal in (False, True))
     tiles = (4096 + 128) / (2 * 4096)  # half of the square, and half a tile along its diagonal
     assert half.compute_time == pytest.approx(full.compute_time * tiles)
-    outside = 8 * 32 * 4096 * (128 + 128) * 2 / 4e12  # queries and results, at the bandwidth of an H20 and STREAM's share
+    outside = (
+        8 * 32 * 4096 * (128 + 128) * 2 / 4e12
+    )  # queries and results, at the bandwidth of an H20 and STREAM's share
     assert half.unhidden_time == full.unhidden_time and 0.7 < outside / half.unhidden_time < 0.9
     assert half.startup_time == full.startup_time == kernel_shares(lineage("H20")).values["start"]
     assert seconds("attention", prefill, {}) == seconds("attention", prefill | {"causal": True}, {})

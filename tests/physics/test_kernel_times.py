@@ -113,7 +113,20 @@ def test_exponentials_and_queries_hide_behind_nothing() -> None:
     """Two sequences, no mask: 4 d FLOP a pair, one exponential in the time of 512; queries and results cross outside."""
     pairs, d = 2 * 8 * 4096**2, 64
     call = attention_time(
-        2, 8, 4096, 0, d, d, 8, 2 * d, 2e15, 8e12, causal=0.0, compute_efficiency=0.75, exponential_flops=512.0, sharpness=3.0
+        2,
+        8,
+        4096,
+        0,
+        d,
+        d,
+        8,
+        2 * d,
+        2e15,
+        8e12,
+        causal=0.0,
+        compute_efficiency=0.75,
+        exponential_flops=512.0,
+        sharpness=3.0,
     )
     products, exponentials = pairs * 4 * d / (0.75 * 2e15), pairs * 512 / 2e15
     outside, cache = (2 * 4096 * 8 * 2 * d * 2 / 8e12 for _ in range(2))
@@ -153,7 +166,14 @@ def test_absorbed_latent_decoding_starts_as_two_kernels() -> None:
 
 def test_what_is_explained_is_what_is_asked() -> None:
     told = str(product_time(512, 1280, 8192, **H100, **REAL, chain_byte_time=1e-9).explain())
-    for label in ("eq-tile-padding", "eq-wave-share", "eq-last-wave", "eq-chain-time", "eq-rounded-roof", "eq-partial-sums"):
+    for label in (
+        "eq-tile-padding",
+        "eq-wave-share",
+        "eq-last-wave",
+        "eq-chain-time",
+        "eq-rounded-roof",
+        "eq-partial-sums",
+    ):
         assert label in told
     assert "eq-attention-kernel-flops" in str(attention_time(1, 8, 1, 99, 64, 64, 8, 128, **H100).explain())
     with pytest.raises(InputError, match="product_time: m = 0 must be a number above 0"):
