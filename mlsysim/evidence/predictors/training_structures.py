@@ -225,7 +225,8 @@ class Variant:
         self.structure, self.soft = s, _SOFT[s.errors]
         self.work, self.layout, self.machine = r.work, r.layout, r.machine
         self.memory, self.casts = r.memory, r.casts
-        alone, zero = s.products == ALONE, np.zeros(len(r.steps), dtype=int)
+        alone = s.products == ALONE
+        zero: Any = np.zeros(len(r.steps), dtype=int)
         self.names = [(SOFTWARE, "in_step") if alone else (ANY, "gemm")]
         self._products: Any = zero if s.products == "one share" else self._apart((TPU, "gemm"), r.tpu, zero)
         self._whole = self._sharded = zero
