@@ -18,6 +18,7 @@ WIDTH = 98
 _POSITIVE = Domain.of(POSITIVE)
 PUE = Domain.of("[1, inf)")
 TOKENS = Domain.of("(0, 1e12]")  # of a prompt or an answer: more than any machine ever held, and no overflow
+NONE_OR_MORE = Domain.of("[0, inf)")
 BATCH = Domain.of("[1, 1e12]")
 T = TypeVar("T")
 P = ParamSpec("P")

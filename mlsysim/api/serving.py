@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ from mlsysim import capacity, catalog, inference, intervals, units
 from mlsysim.api.arguments import (
     BATCH,
     PUE,
+    NONE_OR_MORE,
     TOKENS,
     Defaults,
     check_number,
@@ -18,8 +19,9 @@ from mlsysim.api.arguments import (
     typed,
     wrap_lines,
 )
-from mlsysim.api.asked import Asked, formats_of
+from mlsysim.api.asked import LENGTH_VARIATION, Asked, formats_of
 from mlsysim.api.bills import Bill
+from mlsysim.api.prefixes import Prefixes, prefixes_of, words
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.capacity import Load, Replica
 from mlsysim.capacity.routing import USUAL, check_routing
@@ -38,6 +40,8 @@ INPUT_LEN, OUTPUT_LEN = 1024, 256  # assumed where nobody says
 NARROWER = {"fp32": "bf16", "bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}
 _MOST_TP, _MOST_DEVICES = 64, 1024  # of a replica: beyond, nobody splits a model so, and the search would not end
 _MOST_REPLICAS = 1 << 16
+_UNEVEN = 0.9  # variation of lengths of a conversation service (catalog.trace: 0.96 of prompts, 0.77 of answers)
+_ROUNDS = 3  # of load and cache: what runs takes room from what was said before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +53,20 @@ class ServeSpec(Asked, Result):
     output_len: float
     batch: float = 1
     cached_len: float = 0
+    prefixes: Prefixes | None = None  # of replicas under load
     tp: int | None = None
     pp: int | None = None
     dp: int = 1
     rent: Rent | None = None
     pue: float = 1.0
-    output_variation: float = 0.0
-    prompt_variation: float = 1.0
+    length_variation: float = LENGTH_VARIATION
     routing: str = USUAL
     options: tuple[tuple[str, Any], ...] = ()  # of the server's memory, as memory.server_memory takes them
+
+    @property
+    def kept(self) -> Prefixes:
+        """What prompts find in the cache."""
+        return self.prefixes or Prefixes(self.input_len, self.output_len, self.cached_len, variation=self.length_variation)
 
     @property
     def sized(self) -> bool:
@@ -431,24 +440,51 @@ def _room(q: ServeSpec, d: Deployment) -> str:
 def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
     """The replica, its times longer by a factor; places that would miss the pace are not used."""
     held = _held(q, d)
-    made = capacity.replica_of(
-        d,
-        input_len=q.input_len,
-        output_len=q.output_len,
-        variation=q.output_variation,
-        prompt_variation=q.prompt_variation,
-        usable=held.given["gpu_memory_utilization"],
-        reserve=held.requested - d.weight_memory - _pool(held),
-    )
-    made = replace(made, prefill_time=factor * made.prefill_time, step_times=tuple(factor * t for t in made.step_times))
+    asked = {
+        "input_len": q.input_len, "output_len": q.output_len, "variation": q.length_variation, "shared_len": q.kept.shared_len,
+        "usable": held.given["gpu_memory_utilization"], "reserve": held.requested - d.weight_memory - _pool(held),
+    }  # fmt: skip
+    made = capacity.replica_of(d, **asked, cached_len=q.kept.found)
+    fit = capacity.sequences(d, **asked)
+    room = float(fit.budget / fit.token_bytes) * d.split.dp
+    prompts = tuple((factor * mean, factor * spread) for mean, spread in q.kept.prompts(d))
+    known = {f.name: getattr(made, f.name) for f in fields(Replica)}
+    known["step_times"] = tuple(factor * t for t in made.step_times)
+    made = _Cached(**known, prefixes=q.kept, prompts=prompts, room=room, held=float(fit.tokens)).hitting(q.kept.hit_rate)
     itl = q.slo.itl if q.slo is not None else None
     pace = made.max_running if itl is None else made.batch_in_pace(itl)
     return made.with_max_running(max(1, pace))
 
 
-def _loaded(q: ServeSpec, made: Replica, rate: float, replicas: int) -> Load:
+@dataclass(frozen=True)
+class _Cached(Replica):
+    """A replica whose prompts find part of themselves in its cache."""
+
+    prefixes: Any = None
+    prompts: Any = ()  # mean and deviation of the time of a prompt that finds its prefix, and of one that does not
+    room: float = 0.0  # tokens of the whole cache, the shared text left out
+    held: float = 0.0  # of them by a running sequence
+    hit_rate: float = 1.0
+
+    def hitting(self, hit_rate: float) -> "_Cached":
+        """The same where so many prompts find their prefix."""
+        return replace(self.prefixes.timed(self, self.prompts, hit_rate), hit_rate=hit_rate)
+
+
+def _loaded(q: ServeSpec, made: Any, rate: float, replicas: int) -> Load:
     slo = q.slo or SLO()
-    return capacity.load(made, rate, replicas, routing=q.routing, ttft=slo.ttft, itl=slo.itl, quantile=slo.quantile)
+
+    def loaded(one: Any) -> Load:
+        routing = "random" if q.routing == "prefix" else q.routing  # a replica keeps its conversations, which begin at random
+        return capacity.load(one, rate, replicas, routing=routing, ttft=slo.ttft, itl=slo.itl, quantile=slo.quantile)
+
+    found = loaded(made)
+    if made.prefixes.turns is None:
+        return found
+    for _ in range(_ROUNDS):
+        kept = made.prefixes.kept(rate / replicas, made.room - float(found.running) / replicas * made.held)
+        found = loaded(made.hitting(kept))
+    return found
 
 
 def _meets(load: Load, slo: SLO | None) -> bool:
@@ -601,8 +637,9 @@ def _neighbours(old: Served) -> Iterator[tuple[str, ServeSpec]]:
         for factor in (0.5, 2.0):
             target = value * factor
             yield f"{name.upper()} of {format_value(target, 's')}", replace(q, slo=replace(slo, **{name: target}))
-    if q.prompt_variation and slo.ttft is not None:
-        yield "prompts all alike", replace(q, prompt_variation=0.0)
+    for name, varied in (("lengths all alike", 0.0), ("lengths as uneven as in conversations (0.9)", _UNEVEN)):
+        if varied != q.length_variation:
+            yield name, replace(q, length_variation=varied, prefixes=replace(q.kept, variation=varied))
     if q.rate is not None:
         yield f"{2 * q.rate:g} requests/s", replace(q, rate=2 * q.rate)
 
@@ -690,8 +727,14 @@ def serve(
     rate: float | None = None,
     input_len: float | None = None,
     output_len: float | None = None,
-    batch: float = 1,
-    cached_len: float = 0,
+    batch: float | None = None,
+    cached_len: float | None = None,
+    hit_rate: float | None = None,
+    shared_len: float | None = None,
+    traffic: str = "requests",
+    turns: float | None = None,
+    added_len: float | None = None,
+    pause: float | None = None,
     tp: int | None = None,
     pp: int | None = None,
     dp: int = 1,
@@ -703,8 +746,7 @@ def serve(
     price: "str | Price | None" = None,
     pue: float = 1.0,
     inter_bandwidth: float | str | None = None,
-    output_variation: float | None = None,
-    prompt_variation: float | None = None,
+    length_variation: float | None = None,
     server: str = "",
     experts: str | None = None,
     head: str | None = None,
@@ -727,10 +769,24 @@ def serve(
         Tokens of a prompt, on average (default: 1024). What is assumed is printed.
     output_len : float, 1, (0, 1e12], optional
         Tokens of an answer, on average (default: 256). What is assumed is printed.
-    batch : float, 1, [1, 1e12]
-        Sequences in the static batch, summed over replicas.
-    cached_len : float, 1, [0, 1e12]
-        Leading tokens of a prompt that the cache holds already.
+    batch : float, 1, [1, 1e12], optional
+        Sequences in the static batch, summed over replicas (default: 1). Without a rate and without targets.
+    cached_len : float, 1, [0, 1e12], optional
+        Leading tokens of a prompt that the cache holds already (default: 0). They take memory, and are not computed again.
+    hit_rate : float, 1, (0, 1], optional
+        Share of the prompts that find their cached_len (default: 1).
+    shared_len : float, 1, [0, 1e12], optional
+        Leading tokens that all prompts have in common (default: 0). A replica computes and holds them once. Of agents 4000 and of
+        chats 500 are assumed.
+    traffic : str, one of api.fleets.TRAFFIC
+        What comes: requests by themselves, or turns of chats or agents, whose prompts repeat what was said before. Then the prompt
+        follows from the turns, and ``rate`` is that of turns. What is gone from the cache when a turn comes is computed again.
+    turns : float, 1, [1, 1e6], optional
+        Turns of a conversation, on average (default: 4, of agents 20).
+    added_len : float, token, (0, 1e12], optional
+        Tokens that a turn adds, on average (default: 200, of agents 800).
+    pause : float or str, s, [0, inf), optional
+        Mean time after an answer (default: 20 s, of agents 2 s).
     tp : int, optional
         Tensor-parallel ranks of a replica (default: chosen).
     pp : int, optional
@@ -755,11 +811,9 @@ def serve(
         Power usage effectiveness (facility / IT energy).
     inter_bandwidth : float or str, byte/s, (0, inf), optional
         Network bandwidth per device between scale-up domains, one way, as in ``"400 Gbit/s"``.
-    output_variation : float, 1, [0, inf), optional
-        Standard deviation over mean of the lengths of answers (default: 0, all alike). Short answers keep a pace less evenly than
-        long ones.
-    prompt_variation : float, 1, [0, inf), optional
-        Standard deviation over mean of the prompts' times: 0 where all are alike (default: 1).
+    length_variation : float, 1, [0, inf), optional
+        Standard deviation over mean of the lengths of prompts, where they are new, and of answers (default: 0.5; 0: all alike). A
+        conversation service had 0.96 and 0.77 (``catalog.trace``). Short answers keep a pace less evenly than long ones.
     server : str
         Inference server and version, as in ``"vLLM 0.11"`` or ``"TensorRT-LLM 0.6.1"`` (default: a current server).
     experts : str, one of inference.FORMATS, optional
@@ -767,7 +821,7 @@ def serve(
     head : str, one of inference.FORMATS, optional
         Number format of embedding and output head as stored, where it differs from the other weights.
     routing : str, one of capacity.ROUTING, optional
-        Which replica gets the next request (default: round-robin).
+        Which replica gets the next request (default: round-robin). Turns of conversations go where their prefix is.
 
     Returns
     -------
@@ -790,32 +844,43 @@ def serve(
     False
     """
     check_slo("serve", slo)
-    taken = Defaults()
+    taken, sized = Defaults(), rate is not None or slo is not None
     m, machines = as_published(model), catalog.where(device)
-    input_len, output_len = (
-        check_number("serve", name, taken.resolve(name, given, usual), domain=TOKENS)
-        for name, given, usual in (("input_len", input_len, INPUT_LEN), ("output_len", output_len, OUTPUT_LEN))
-    )
-    if not 0 <= cached_len < input_len:
-        raise InputError(
-            f"serve: cached_len = {cached_len!r} must lie in [0, input_len = {input_len:g}): one token is new"
-        )
+    if sized and batch is not None:
+        raise InputError(f"serve: batch = {batch:g} is of a static batch, without a rate and without targets; leave it out")
+    for name, value in (("length_variation", length_variation), ("routing", routing)):
+        if not sized and value is not None:
+            raise InputError(f"serve: {name} is for a rate or targets; leave it out of a static batch, or give a rate")
+    talks = traffic != "requests"
+    if talks and input_len is not None:
+        raise InputError("serve: prompts of conversations grow by added_len; give that instead of input_len")
+    if not talks:
+        input_len = check_number("serve", "input_len", taken.resolve("input_len", input_len, INPUT_LEN), domain=TOKENS)
+    output_len = check_number("serve", "output_len", taken.resolve("output_len", output_len, OUTPUT_LEN), domain=TOKENS)
     formats = formats_of(m, machines.device, precision, weights, taken, experts)
+    if sized:
+        length_variation = check_number(
+            "serve", "length_variation", taken.resolve("length_variation", length_variation, LENGTH_VARIATION), domain=NONE_OR_MORE
+        )
+        usual = "prefix" if talks else USUAL
+        if talks and routing not in (None, usual):
+            raise InputError(
+                f"serve: routing = {routing!r} sends turns away from what was said before; serve counts conversations with "
+                "routing = 'prefix', and simulate plays them with any router"
+            )
+        routing = taken.resolve("routing", routing, usual)
+    prefixes = prefixes_of(
+        input_len, output_len, traffic=traffic, turns=turns, added_len=added_len, pause=pause, cached_len=cached_len, hit_rate=hit_rate,
+        shared_len=shared_len, variation=length_variation or 0.0, sized=sized, taken=taken,
+    )  # fmt: skip
     q = ServeSpec(
         model=m, machines=machines, slo=slo, rate=None if rate is None else check_number("serve", "rate", rate, "1/s"),
-        input_len=input_len, output_len=output_len, batch=check_number("serve", "batch", batch, domain=BATCH),
-        cached_len=cached_len, tp=tp, pp=pp, dp=dp, ep=ep, precision=formats.precision, weights=formats.weights,
+        input_len=prefixes.input_len, output_len=output_len, batch=check_number("serve", "batch", batch or 1, domain=BATCH),
+        cached_len=prefixes.found, prefixes=prefixes, tp=tp, pp=pp, dp=dp, ep=ep, precision=formats.precision, weights=formats.weights,
         experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies, rent=rent_of(machines.device, price),
         pue=check_number("serve", "pue", pue, domain=PUE), inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth),
-        output_variation=0.0 if output_variation is None else output_variation,
-        prompt_variation=1.0 if prompt_variation is None else prompt_variation, server=server,
-        routing=USUAL if routing is None else routing,
+        length_variation=length_variation or 0.0, server=server, routing=routing or USUAL,
     )  # fmt: skip
-    check_routing("serve", q.routing)
-    if q.sized and prompt_variation is None:
-        taken.add("prompts whose time varies by 1 (standard deviation over mean)")
-    if q.sized and output_variation is None:
-        taken.add("answers that are all alike")
-    if q.sized and routing is None:
-        taken.add(f"routing = {q.routing}")
+    if not talks:
+        check_routing("serve", q.routing)
     return _answer(q, assumed=taken.lines)

@@ -1,6 +1,7 @@
 """``mlsysim.simulate``: requests played one by one on a server, their percentiles, and the spread over repeated runs."""
 
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import Any
 
 from mlsysim import catalog, serving
 from mlsysim.api.arguments import PUE, Defaults, check_number, pluralize, typed, wrap_lines
-from mlsysim.api.asked import Asked, formats_of
+from mlsysim.api.asked import LENGTH_VARIATION, Asked, formats_of
 from mlsysim.api.bills import Bill
 from mlsysim.api.fleets import FleetSpec, talks_of
 from mlsysim.api.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, splits, suggestions_of
@@ -45,6 +46,7 @@ _PRINTED = ("requests_per_s", "tokens_per_s", "mean_batch", "utilisation", "pree
 _MOST_RUNS = 1_000_000
 _MOST_IN_FLIGHT = 100_000
 _STRIDE = 3  # a run draws from its seed and the two after it: arrivals, prompts, answers
+_FLEET = frozenset(f.name for f in fields(FleetSpec))
 _ASKED_AGAIN = 5_000  # requests up to which neighbouring questions are played too
 
 
@@ -65,6 +67,8 @@ class Run(Asked):
     calibration: Calibration | None
     replicas: int = 1
     concurrency: int | None = None
+    cached_len: int = 0
+    hit_rate: float = 1.0
     parts: FleetSpec = field(default_factory=FleetSpec)
 
     def steps(self) -> StepModel:
@@ -90,11 +94,12 @@ class Run(Asked):
             arrivals: tuple[float, ...] = (0.0,) * n  # written down when they come
         else:
             arrivals = serving.poisson(self.rate, n, seed) if cv == 1 else serving.gamma(self.rate, n, cv, seed)
-        return serving.load(
-            arrivals,
-            serving.lengths(self.input_len, n, self.length_variation, seed + 1),
-            serving.lengths(self.output_len, n, self.length_variation, seed + 2),
-        )
+        old = max(self.cached_len, self.parts.shared_len or 0)  # what is new varies
+        new = serving.lengths(self.input_len - old, n, self.length_variation, seed + 1)
+        draw = random.Random(seed + 1)
+        hits = [self.cached_len if self.hit_rate == 1 or draw.random() < self.hit_rate else 0 for _ in range(n)]
+        answers = serving.lengths(self.output_len, n, self.length_variation, seed + 2)
+        return serving.load(arrivals, [old + one for one in new], answers, hits)
 
     def talks(self, seed: int) -> tuple[Conversation, ...]:
         """The conversations: those of the trace, or random ones, dealt among the models."""
@@ -105,6 +110,8 @@ class Run(Asked):
             rate = None if self.concurrency is not None else self.rate
             return self.parts.drawn(rate, self.requests, self.output_len, self.length_variation, names, seed)
         found = talks_of(self.drawn(seed), names)
+        if shared := self.parts.shared_len:
+            found = tuple(replace(c, shared="text", shared_len=shared) for c in found)
         return tuple(replace(c, model=names[i % len(names)]) for i, c in enumerate(found))
 
     def play(
@@ -405,6 +412,8 @@ def simulate(
     requests: int | None = None,
     input_len: float | None = None,
     output_len: float | None = None,
+    cached_len: int | None = None,
+    hit_rate: float | None = None,
     slo: SLO | None = None,
     replicas: int | None = None,
     routing: str = "round-robin",
@@ -415,7 +424,7 @@ def simulate(
     kv: str = "bf16",
     efficiencies: Rates | str = DEFAULT,
     arrival_variation: float = 1.0,
-    length_variation: float = 0.0,
+    length_variation: float | None = None,
     seed: int = 0,
     runs: int = 1,
     seeds: Sequence[int] | None = None,
@@ -453,6 +462,10 @@ def simulate(
         Tokens of a prompt, on average (default: 1024). What is assumed is printed.
     output_len : float, 1, (0, 1e12], optional
         Tokens of an answer, on average (default: 256). What is assumed is printed.
+    cached_len : int, token, [0, inf), optional
+        As in :func:`mlsysim.serve`.
+    hit_rate : float, 1, (0, 1], optional
+        As in :func:`mlsysim.serve`.
     slo : SLO, optional
         Targets: the share of the requests that meet all of them is counted, and the goodput.
     replicas : int, optional
@@ -473,8 +486,8 @@ def simulate(
         As in :func:`mlsysim.serve`, and the same step model.
     arrival_variation : float, 1, [0, inf)
         Standard deviation over mean of the gaps between random requests: 1 for Poisson, more for bursts.
-    length_variation : float, 1, [0, inf)
-        Standard deviation over mean of the lengths of random requests.
+    length_variation : float, 1, [0, inf), optional
+        As in :func:`mlsysim.serve`. In a closed loop, as benchmarks are, 0 is assumed.
     seed : int, [0, inf)
         Seed of the random numbers.
     runs : int
@@ -497,7 +510,7 @@ def simulate(
         For repeated runs: a Dask cluster (``"local:4"``, an address), as in ``explore.sweep``.
     progress : bool
         Show a progress bar (needs tqdm).
-    parts : Parts, optional
+    parts : FleetSpec, optional
         What servers have beside the plain ones: pools apart, drafted tokens, a prefix tree with tiers, conversations, autoscaling,
         other models; routing by ``prefix`` is one of them too.
     experts : str, optional
@@ -505,7 +518,8 @@ def simulate(
     head : str, optional
         As in :func:`mlsysim.serve`.
     **config
-        Options of the server: those of ``serving.Config``, as ``max_num_seqs=64``.
+        Options of the server: those of ``serving.Config``, as ``max_num_seqs=64``, and in place of ``parts`` those of ``FleetSpec``,
+        as ``shared_len=4000``.
 
     Returns
     -------
@@ -523,6 +537,10 @@ def simulate(
     >>> s.fits, s.mean("ttft_s.p50") < s.mean("ttft_s.p99")
     (True, True)
     """
+    mine = {n: config.pop(n) for n in tuple(config) if n in _FLEET}
+    if mine and parts is not None:
+        raise InputError(f"simulate: {next(iter(mine))} is one of parts; put it there, or leave parts out")
+    parts = FleetSpec(**mine) if mine else parts
     _refuse(slo, calibration, parts, config, routing)
     check_number("simulate", "pue", pue, domain=PUE)
     taken, parts = Defaults(), parts or FleetSpec()
@@ -532,13 +550,16 @@ def simulate(
     played = _played(trace) if parts.plain else None if trace is None else talks_of(trace, [m.name])
     seeds = _seeds(seed, runs, seeds, played)
     sizes = _sizes(taken, parts, played, concurrency, requests, input_len, output_len)
+    cached = _cached(parts, played, sizes[1], cached_len, hit_rate)
+    if length_variation is None and played is None:
+        length_variation = taken.resolve("length_variation", None, LENGTH_VARIATION if concurrency is None else 0.0)
     formats = formats_of(m, machines.device, precision, weights, taken, experts)
     run = Run(
         model=m, machines=machines, tp=tp or 1, ep=ep, precision=formats.precision, weights=formats.weights,
         experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies,
         config=Config(**{"engine_version": release_of(server), **config}), routing=routing, trace=played,
         rate=check_number("simulate", "rate", rate, "1/s") if rate is not None else 0.0, requests=sizes[0], input_len=sizes[1],
-        output_len=sizes[2], arrival_variation=arrival_variation, length_variation=length_variation, slo=slo,
+        output_len=sizes[2], arrival_variation=arrival_variation, length_variation=length_variation or 0.0, slo=slo, cached_len=cached[0], hit_rate=cached[1],
         calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
         inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth), server=server, concurrency=concurrency,
         parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
@@ -634,6 +655,20 @@ def _sizes(
     elif input_len is not None:
         raise InputError("simulate: prompts of conversations grow by added_len; give that instead of input_len")
     return requests or 0, input_len or 1, taken.resolve("output_len", output_len, OUTPUT_LEN) or 1
+
+
+def _cached(parts: FleetSpec, played: Any, input_len: float, cached_len: int | None, hit_rate: float | None) -> tuple[int, float]:
+    """Leading tokens of a random prompt that are in the cache, and the share that finds them; what cannot count is refused."""
+    if hit_rate is not None and not cached_len:
+        raise InputError("simulate: hit_rate is of cached_len; give both, or leave it out")
+    for name, value in (("cached_len", cached_len), ("shared_len", parts.shared_len)):
+        if value and played is not None:
+            raise InputError(f"simulate: the trace says which requests come; leave out {name}")
+        if value and parts.traffic == "requests" and not value < input_len:
+            raise InputError(f"simulate: {name} = {value!r} must lie below input_len = {input_len:g}: one token is new")
+    if cached_len and (parts.prefix_tree or parts.traffic != "requests"):
+        raise InputError("simulate: a tree of blocks finds what is cached by itself; leave out cached_len, or the tree")
+    return cached_len or 0, 1.0 if hit_rate is None else hit_rate
 
 
 def _placed(run: Run, tp: int | None, replicas: int | None, seeds: Sequence[int]) -> tuple[Run, str]:

@@ -177,7 +177,7 @@ def test_a_router_and_the_spread_of_answers_change_what_is_needed(capsys: pytest
     found = {}
     for name, more in {
         "usual": [], "random": ["--routing", "random"], "least": ["--routing", "least-loaded"],
-        "varied": ["--output-variation", "1"],
+        "varied": ["--length-variation", "1"],
     }.items():  # fmt: skip
         assert cli.main([*asked, *more, "--json"]) == 0
         found[name] = json.loads(capsys.readouterr().out)
