@@ -8,6 +8,7 @@ from typing import Any
 
 from mlsysim import catalog, inference, units
 from mlsysim.api.arguments import pluralize
+from mlsysim.api.prefixes import TRAFFIC
 from mlsysim.catalog import Model
 from mlsysim.declared import in_si
 from mlsysim.errors import InputError, unknown_name
@@ -27,8 +28,6 @@ from mlsysim.serving.fleet import (
 )
 from mlsysim.serving_steps import StepModel, step_model
 
-# What requests are: each by itself, or turns of conversations.
-TRAFFIC = ("requests", "chats", "agents")
 # When the cache of a prompt crosses to the servers that decode: when it is done, or layer by layer while it is computed.
 TRANSFERS = ("whole", "layers")
 _USUAL = {"chats": rooms.chats.__kwdefaults__ or {}, "agents": rooms.agents.__kwdefaults__ or {}}

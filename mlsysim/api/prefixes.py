@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlsysim import inference, units
-from mlsysim.api.fleets import TRAFFIC, usual_traffic
 from mlsysim.capacity import Replica
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
 
+TRAFFIC = ("requests", "chats", "agents")  # what requests are: each by itself, or turns of conversations
 _HALVINGS = 60
 
 
@@ -100,8 +100,6 @@ def prefixes_of(
     taken: Any,
 ) -> Prefixes:
     """The prefixes that arguments of ``serve`` ask for; what cannot count is refused."""
-    if traffic not in TRAFFIC:
-        raise unknown_name("serve: traffic", traffic, TRAFFIC)
     talks = traffic != "requests"
     given = {"turns": turns, "added_len": added_len, "pause": pause, "shared_len": shared_len}
     if not talks:
@@ -120,6 +118,8 @@ def prefixes_of(
                 raise InputError(
                     f"serve: {name} follows from the turns of {traffic}; leave it out, or leave out traffic"
                 )
+        from mlsysim.api.fleets import usual_traffic
+
         usual = usual_traffic(traffic)
         many, new, rest, shared = (
             float(taken.resolve(name, given[name], usual[name])) for name in ("turns", "added_len", "pause", "shared_len")

@@ -21,14 +21,14 @@ from mlsysim.api.arguments import (
 )
 from mlsysim.api.asked import LENGTH_VARIATION, Asked, formats_of
 from mlsysim.api.bills import Bill
-from mlsysim.api.prefixes import Prefixes, prefixes_of, words
+from mlsysim.api.prefixes import TRAFFIC, Prefixes, prefixes_of, words
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.capacity import Load, Replica
 from mlsysim.capacity.routing import USUAL, check_routing
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.cost.rent import Rent, rent_of
 from mlsysim.efficiencies import DEFAULT, describe, has_range
-from mlsysim.errors import InputError
+from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment, Generation
 from mlsysim.inference.solver import METHOD
 from mlsysim.memory import ServerMemory
@@ -483,8 +483,24 @@ def _loaded(q: ServeSpec, made: Any, rate: float, replicas: int) -> Load:
         return found
     for _ in range(_ROUNDS):
         kept = made.prefixes.kept(rate / replicas, made.room - float(found.running) / replicas * made.held)
-        found = loaded(made.hitting(kept))
+        less = made.hitting(kept)
+        if rate >= replicas * less.capacity:
+            raise _OverloadError(f"serve: the cache of {replicas} replicas keeps too few of the conversations for {rate:g} turns/s")
+        found = loaded(less)
     return found
+
+
+class _OverloadError(InputError):
+    """More prompts are lost from the cache than the replicas can compute again."""
+
+
+def _fine(q: ServeSpec, made: Replica, rate: float, replicas: int) -> Load | None:
+    """The load where it meets the targets."""
+    try:
+        found = _loaded(q, made, rate, replicas)
+    except _OverloadError:
+        return None
+    return found if _meets(found, q.slo) else None
 
 
 def _meets(load: Load, slo: SLO | None) -> bool:
@@ -522,8 +538,7 @@ def _fewest(q: ServeSpec, made: Replica, rate: float) -> Load:
     """The fewest replicas that carry the rate within the targets; a lone request is known to meet them."""
 
     def asked(n: int) -> Load | None:
-        found = _loaded(q, made, rate, n)
-        return found if _meets(found, q.slo) else None
+        return _fine(q, made, rate, n)
 
     low = int(min(rate / made.capacity, 2.0 * _MOST_REPLICAS))
     high = low + 1
@@ -547,8 +562,8 @@ def _largest(q: ServeSpec, made: Replica, replicas: int) -> Load:
     best = _loaded(q, made, 1e-6 * made.throughput(1), replicas)
     for _ in range(40):
         middle = (low + high) / 2
-        found = _loaded(q, made, middle, replicas)
-        low, high, best = (middle, high, found) if _meets(found, q.slo) else (low, middle, best)
+        found = _fine(q, made, middle, replicas)
+        low, high, best = (middle, high, found) if found is not None else (low, middle, best)
     return best
 
 
@@ -778,7 +793,7 @@ def serve(
     shared_len : float, 1, [0, 1e12], optional
         Leading tokens that all prompts have in common (default: 0). A replica computes and holds them once. Of agents 4000 and of
         chats 500 are assumed.
-    traffic : str, one of api.fleets.TRAFFIC
+    traffic : str, one of TRAFFIC
         What comes: requests by themselves, or turns of chats or agents, whose prompts repeat what was said before. Then the prompt
         follows from the turns, and ``rate`` is that of turns. What is gone from the cache when a turn comes is computed again.
     turns : float, 1, [1, 1e6], optional
@@ -851,6 +866,8 @@ def serve(
     for name, value in (("length_variation", length_variation), ("routing", routing)):
         if not sized and value is not None:
             raise InputError(f"serve: {name} is for a rate or targets; leave it out of a static batch, or give a rate")
+    if traffic not in TRAFFIC:
+        raise unknown_name("serve: traffic", traffic, TRAFFIC)
     talks = traffic != "requests"
     if talks and input_len is not None:
         raise InputError("serve: prompts of conversations grow by added_len; give that instead of input_len")

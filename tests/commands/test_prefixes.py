@@ -81,13 +81,13 @@ def test_the_simulator_finds_the_same_prefix(more: dict[str, Any]) -> None:
         ({"cached_len": 1000, "shared_len": 2000}, "counts the shared_len"),
         ({"traffic": "chats"}, "grow by added_len"),
         ({"turns": 3}, "turns needs traffic"),
-        ({"traffic": "talks"}, "talks"),
+        ({"traffic": "talks", "input_len": None}, "talks"),
         ({"batch": 4}, "batch = 4 is of a static batch"),
     ],
 )
 def test_what_cannot_count_is_refused(more: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        mlsysim.serve("Llama-3.1-8B", "H100", **ASKED, **more)
+        mlsysim.serve("Llama-3.1-8B", "H100", **(ASKED | more))
 
 
 @pytest.mark.parametrize("more", [{"shared_len": 10}, {"hit_rate": 0.5, "cached_len": 10}, {"length_variation": 1.0}])
