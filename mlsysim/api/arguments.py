@@ -110,6 +110,30 @@ def wrap_lines(lines: Iterable[str]) -> list[str]:
     return found
 
 
+def figures(value: float, digits: int = 3) -> str:
+    """A number as an answer prints it: two or three digits, no exponent.
+
+    >>> figures(28_134.2), figures(4.0771), figures(0.01234, 2)
+    ('28,100', '4.08', '0.012')
+    """
+    short = float(f"{value:.{digits}g}")
+    return f"{short:,.0f}" if abs(short) >= 10 ** (digits - 1) else f"{short:.12g}"
+
+
+MOST_LINES = 15  # of an answer that nobody asked to explain
+
+
+def fitted(lines: list[str], changes: Iterable[str]) -> list[str]:
+    """The lines of an answer, and as many changes below them as leave it short; the others stand in its ``sensitivities``."""
+    found = list(lines)
+    for change in changes:
+        more = wrap_lines([change])
+        if len(found) + len(more) > MOST_LINES:
+            break
+        found += more
+    return found
+
+
 def merge_targets(changes: Iterable[tuple[str, str]]) -> list[str]:
     """One line per change; both sides of a target share a line.
 

@@ -178,6 +178,18 @@ class FleetSpec:
         return self == FleetSpec(imbalance=self.imbalance, loading=self.loading)
 
     @property
+    def mean_turns(self) -> float:
+        """Turns of a conversation, on average."""
+        return float(usual_traffic(self.traffic)["turns"] if self.turns is None else self.turns)
+
+    @property
+    def pauses(self) -> float:
+        """Pauses of a conversation together, on average, s; 0 of requests."""
+        if self.traffic == "requests":
+            return 0.0
+        return (self.mean_turns - 1) * float(usual_traffic(self.traffic)["pause"] if self.pause is None else self.pause)
+
+    @property
     def words(self) -> str:
         """The parts in use, in a line."""
         said = {
