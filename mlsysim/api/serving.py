@@ -4,16 +4,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import capacity, catalog, inference, intervals, units
 from mlsysim.api.arguments import (
     BATCH,
-    PUE,
     NONE_OR_MORE,
+    PUE,
     TOKENS,
     Defaults,
     check_number,
+    figures,
+    fitted,
     merge_targets,
     pluralize,
     typed,
@@ -42,6 +44,10 @@ _MOST_TP, _MOST_DEVICES = 64, 1024  # of a replica: beyond, nobody splits a mode
 _MOST_REPLICAS = 1 << 16
 _UNEVEN = 0.9  # variation of lengths of a conversation service (catalog.trace: 0.96 of prompts, 0.77 of answers)
 _ROUNDS = 3  # of load and cache: what runs takes room from what was said before
+
+
+if TYPE_CHECKING:
+    from mlsysim.api.confirming import Confirmed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +216,15 @@ class Served(Result):
         return f"the target for {name.upper()}: without it {would}; {physics}"
 
     @cached_property
+    def simulated(self) -> "Confirmed | None":
+        """What the simulator says of the answer, where it can play it within seconds; None elsewhere."""
+        if self.load is None or self.question.slo is None or not self.answered:
+            return None
+        from mlsysim.api.confirming import confirmed
+
+        return confirmed(self)
+
+    @cached_property
     def sensitivities(self) -> tuple[tuple[str, str], ...]:
         """Sensitivities: each change of an input with the answer to it."""
         return tuple((what, _short(self, _answer(q))) for what, q in _neighbours(self))
@@ -223,43 +238,56 @@ class Served(Result):
             head = [f"NO ANSWER: {asked}: {self.reason}"]
         else:
             head = self._answer_lines(q.model.name)
-        e = self.deployment.efficiencies
-        head += [describe(e.name, e.source), *self.assumed]
-        if self.fits:
-            head += merge_targets(self.sensitivities)
-        return wrap_lines(head)
+        changes = merge_targets(self.sensitivities) if self.fits else []
+        return fitted(wrap_lines([*head, *self.assumed]), changes)
 
     def _answer_lines(self, name: str) -> list[str]:
-        q, load, g = self.question, self.load, self.generation
-        work = f"{q.input_len:g} + {q.output_len:g} tokens"
-        if load is None:
-            lines = [
-                f"{name} on {self.devices} x {q.device.name}: first token after {format_value(g.ttft, 's')}, then one every "
-                f"{format_value(g.itl, 's')}",
-                f"{work}, batch {q.batch:g}: {format_value(g.e2e, 's')} in all{self._range()}, {g.tokens_per_s:.4g} tokens/s",
-                self._memory_line(),
-            ]
-        else:
-            known = self.devices_range
-            spread = ""
-            if known is not None:
-                most = known[1] if known[1] is not None else self.too_few
-                spread = f" ({known[0]} to {most} in the {self._interval.whose})"
-            if self.rate_range is not None:
-                spread = f" ({self.rate_range[0]:.3g} to {self.rate_range[1]:.3g} in the {self._interval.whose})"
-            first = (
-                f"{name}: {self.devices:,} x {q.device.name}{spread}"
-                if q.rate is not None
-                else f"{name}: {self.devices} x {q.device.name} carry {float(load.rate):.4g} requests/s{spread}"
-            )
-            lines = [
-                first,
-                f"{self.layout}, for {float(load.rate):.4g} requests/s of {work}",
-                f"TTFT {format_value(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of requests), ITL {format_value(load.itl, 's')} on "
-                f"average and {format_value(load.itl_quantile, 's')} ({100 * load.quantile:g} %), {float(load.utilisation):.0%} of capacity; "
-                f"{float(load.running) / self.replicas:.3g} requests run on the {load.replica.max_running} places of a replica (its --max-num-seqs)",
-            ]
-        return [*lines, *self.bill.lines(), f"binds: {self.binds}"]
+        """How many, how fast, how much; then what binds, and what the simulator says."""
+        fast = self._batch_lines(name) if self.load is None else self._load_lines(name, self.load)
+        said = [] if self.simulated is None else [self.simulated.text]
+        return [*fast, self.bill.lines()[0], f"binds: {self.binds}", *said]
+
+    def _batch_lines(self, name: str) -> list[str]:
+        q, g = self.question, self.generation
+        return [
+            f"{name} on {self.devices} x {q.device.name}: first token after {units.format(g.ttft, 's', 3)}, then one every "
+            f"{units.format(g.itl, 's', 3)}",
+            f"{q.input_len:g} + {q.output_len:g} tokens, batch {q.batch:g}: {units.format(g.e2e, 's', 3)} in all{self._range()}, "
+            f"{figures(g.tokens_per_s)} tokens/s",
+            self._memory_line(),
+        ]
+
+    def _load_lines(self, name: str, load: Load) -> list[str]:
+        q, share = self.question, f"{100 * load.quantile:g} %"
+        found = f"{name}: {self.devices:,} x {q.device.name}"
+        if q.rate is None:
+            found += f" carry {figures(float(load.rate))} requests/s"
+        cached = words(q.kept)
+        return [
+            f"{found}{self._spread()}",
+            f"TTFT {units.format(load.ttft_quantile, 's', 3)} ({share} of requests), ITL {units.format(load.itl, 's', 3)} on average and "
+            f"{units.format(load.itl_quantile, 's', 3)} ({share}), {float(load.utilisation):.0%} of capacity",
+            f"for {figures(float(load.rate))} requests/s of {q.input_len:g} + {q.output_len:g} tokens"
+            f"{f' ({cached})' if cached else ''}{f' within {q.slo}' if q.slo else ''}: {self.layout}, --max-num-seqs {load.replica.max_running}",
+        ]
+
+    def _spread(self) -> str:
+        """The range of the number that was asked for, and whose it is."""
+        if (known := self.devices_range) is not None:
+            return f" ({known[0]} to {known[1] if known[1] is not None else self.too_few} in the {self._interval.whose})"
+        if (rates := self.rate_range) is not None:
+            return f" ({figures(rates[0])} to {figures(rates[1])} in the {self._interval.whose})"
+        return ""
+
+    @property
+    def details(self) -> list[str]:
+        """What stands behind the answer and is printed when it is explained: energy, places, whose rates, the method, every change."""
+        e, load = self.deployment.efficiencies, self.load
+        places = [] if load is None else [
+            f"{figures(float(load.running) / self.replicas)} requests run on the {load.replica.max_running} places of a replica "
+            f"(--max-num-seqs), of {self.replica_of_all.max_running} that memory holds"
+        ]  # fmt: skip
+        return wrap_lines([*places, *self.bill.lines()[1:], describe(e.name, e.source), self.method, *merge_targets(self.sensitivities)])
 
     @property
     def too_few(self) -> str:
@@ -357,6 +385,7 @@ class Served(Result):
                     "devices_range": self.devices_range,
                     "rate_range_per_s": self.rate_range,
                     "binds": self.binds if self.fits else None,
+                    "simulated": None if self.simulated is None else self.simulated.to_dict(),
                     "bill": self.bill.to_dict(),
                     "memory": self.memory.to_dict(),
                     "sensitivities": dict(self.sensitivities) if self.fits else {},

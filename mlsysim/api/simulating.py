@@ -363,7 +363,7 @@ class Simulated(Result):
             row = run.row(run.play(self.seeds[0]))
         except InputError:
             return "does not fit"
-        met = "" if run.slo is None else f", {row['met']:.1%} within the targets"
+        met = "" if run.slo is None or row["residences"] < _STEADY else f", {100 * row['met']:.3g} % within the targets"
         return f"TTFT {format_value(row['ttft_s.p99'], 's')}, ITL {format_value(row['itl_s.p99'], 's')} (p99){met}"
 
     def summary(self) -> Sequence[str]:
@@ -672,7 +672,7 @@ def simulate(
     chosen = requests is None and played is None
     first = None
     if chosen and concurrency is None and not reason:
-        run, first = _long_enough(run, seeds[0], progress)
+        run, first = long_enough(run, seeds[0], progress)
     if chosen:
         taken.resolve("requests", None, run.requests)
     taken.add(words := parts.assumed(run.tp), bool(words))
@@ -766,7 +766,7 @@ def _sizes(
     return requests or 0, input_len or 1, taken.resolve("output_len", output_len, OUTPUT_LEN) or 1
 
 
-def _long_enough(run: Run, seed: int, progress: bool) -> tuple[Run, Simulation]:
+def long_enough(run: Run, seed: int, progress: bool) -> tuple[Run, Simulation]:
     """The run with as many requests as its ramp, some twenty residence times and its drain take; found by playing it."""
     found = run.play(seed, progress)
     for _ in range(_TRIES):
