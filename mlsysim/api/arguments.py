@@ -65,23 +65,30 @@ class Defaults:
     """Collects defaulted arguments for the summary."""
 
     def __init__(self) -> None:
+        self._options: list[str] = []
         self._parts: list[str] = []
 
-    def resolve(self, name: str, given: T | None, otherwise: T) -> T:
-        """The given value, or the default, which is then listed."""
+    def resolve(self, name: str, given: T | None, otherwise: T, remark: str = "") -> T:
+        """The given value, or the default, which is then listed as the option that says the same."""
         if given is not None:
             return given
-        self._parts.append(f"{name} = {otherwise:,}" if isinstance(otherwise, int) else f"{name} = {otherwise}")
+        self.option(name, otherwise, remark)
         return otherwise
 
+    def option(self, name: str, value: Any, remark: str = "") -> None:
+        """List a value as the option that reproduces it."""
+        text = f"{value:.12g}" if isinstance(value, float) else str(value)
+        self._options.append(f"--{name.replace('_', '-')} {text}" + (f" ({remark})" if remark else ""))
+
     def add(self, text: str, when: bool = True) -> None:
-        """List another assumption."""
+        """List an assumption that no option says."""
         if when:
             self._parts.append(text)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        return (f"assumed: {', '.join(self._parts)}",) if self._parts else ()
+        said = "; ".join(x for x in (" ".join(self._options), ", ".join(self._parts)) if x)
+        return (f"assumed: {said}",) if said else ()
 
 
 def check_number(owner: str, name: str, value: Any, unit: str = "1", domain: Domain = _POSITIVE) -> float:

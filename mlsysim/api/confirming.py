@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import units
 from mlsysim.api.arguments import pluralize
 from mlsysim.api.fleets import FleetSpec
-from mlsysim.api.simulating import Run, Simulated, long_enough
+from mlsysim.api.simulating import Run, Simulated
 from mlsysim.capacity import Load
 from mlsysim.catalog import Machines
 from mlsysim.errors import InputError
@@ -77,13 +77,20 @@ def _played(s: "Served", load: Load, replicas: int) -> Simulated:
         model=q.model, machines=Machines(q.device), tp=int(s.deployment.split.tp), ep=q.ep, precision=q.precision, weights=q.weights,
         experts=q.experts, head=q.head, kv=q.kv, efficiencies=q.efficiencies, server=q.server, slo=q.slo,
         config=Config(engine_version=release_of(q.server), max_num_seqs=load.replica.max_running), routing="round-robin", trace=None,
-        rate=float(load.rate) / replicas, requests=int(_REQUESTS), input_len=q.input_len, output_len=output,
+        rate=float(load.rate) / replicas, requests=_requests(load, replicas, kept), input_len=q.input_len, output_len=output,
         arrival_variation=spread, length_variation=q.length_variation, calibration=None, replicas=1,
         cached_len=0 if kept.shared_len else int(kept.cached_len), hit_rate=kept.hit_rate, parts=FleetSpec(**parts),
     )  # fmt: skip
-    run, found = long_enough(run, 0, False)
+    found = run.play(0)
     rows = {name: (value,) for name, value in run.row(found).items()}
     return Simulated(run, (0,), rows, found, None, None, 1.0)
+
+
+def _requests(load: Load, replicas: int, kept: Any) -> int:
+    """Requests of a steady run of one replica, by how long they stay in closed form."""
+    turns = kept.turns or 1.0
+    seconds = 3.0 * ((turns - 1) * kept.pause + turns * float(load.e2e)) + 23.0 * float(load.e2e)
+    return max(int(_REQUESTS), math.ceil(float(load.rate) / replicas * seconds))
 
 
 def _search(s: "Served", load: Load, plays: int) -> Confirmed:

@@ -21,7 +21,7 @@ from mlsysim.api.arguments import (
     typed,
     wrap_lines,
 )
-from mlsysim.api.asked import LENGTH_VARIATION, Asked, formats_of
+from mlsysim.api.asked import LENGTH_VARIATION, Asked, default_precision, formats_of
 from mlsysim.api.bills import Bill
 from mlsysim.api.prefixes import TRAFFIC, Prefixes, prefixes_of, words
 from mlsysim.api.targets import SLO, check_slo
@@ -31,7 +31,7 @@ from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.cost.rent import Rent, rent_of
 from mlsysim.efficiencies import DEFAULT, describe, has_range
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.inference import Deployment, Generation
+from mlsysim.inference import Deployment, Generation, format_bytes
 from mlsysim.inference.solver import METHOD
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import as_published, release_of
@@ -656,12 +656,12 @@ def _short(old: Served, new: Served) -> str:
         return "no answer"
     if old.question.rate is None and old.load is None:
         g = new.generation
-        return f"{pluralize(new.devices, 'device')}, first token {format_value(g.ttft, 's')}, then {format_value(g.itl, 's')}"
+        return f"{pluralize(new.devices, 'device')}, first token {units.format(g.ttft, 's', 3)}, then {units.format(g.itl, 's', 3)}"
     if old.question.rate is None:
-        return f"{float(new.load.rate):.4g} requests/s on {pluralize(new.devices, 'device')}" if new.load else ""
-    each = "" if new.deployment.devices == 1 else f" ({new.layout})"
-    money = "" if new.bill.cost_rate is None else f", {new.bill.cost_rate * units.hour:,.4g} USD/h"
-    return f"{pluralize(new.devices, 'device')}{each}{money}"
+        return f"{figures(float(new.load.rate))} requests/s on {pluralize(new.devices, 'device')}" if new.load else ""
+    money = "" if new.bill.cost_rate is None else f", {figures(new.bill.cost_rate * units.hour)} USD/h"
+    less = old.devices - new.devices
+    return f"{pluralize(new.devices, 'device')}{f' ({abs(less):,} ' + ('fewer' if less > 0 else 'more') + ')' if less else ''}{money}"
 
 
 def _neighbours(old: Served) -> Iterator[tuple[str, ServeSpec]]:
@@ -670,6 +670,13 @@ def _neighbours(old: Served) -> Iterator[tuple[str, ServeSpec]]:
     narrow = NARROWER.get(q.precision)
     if narrow and not q.experts and q.device.has(f"peak_flops.{narrow}"):
         yield f"{narrow} instead of {q.precision}", replace(q, precision=narrow, weights=None)
+    wide = default_precision(q.device)
+    if q.precision != wide and q.weights and format_bytes(q.weights) < format_bytes(wide):
+        yield f"{wide} products instead of {q.precision}", replace(q, precision=wide)
+    if q.sized and q.kv != "fp8":
+        yield "fp8 cache", replace(q, kv="fp8")
+    if q.sized and q.routing == USUAL and old.replicas > 1:
+        yield "routing least-loaded", replace(q, routing="least-loaded")
     if not q.sized:
         tp, pp, there = 2 * old.option.tp, old.option.pp, q.machines.count
         if q.tp is None and splits(q.model, tp, pp) and tp <= _domain(q) and (there is None or tp * pp <= there):
@@ -681,9 +688,10 @@ def _neighbours(old: Served) -> Iterator[tuple[str, ServeSpec]]:
         for factor in (0.5, 2.0):
             target = value * factor
             yield f"{name.upper()} of {format_value(target, 's')}", replace(q, slo=replace(slo, **{name: target}))
-    for name, varied in (("lengths all alike", 0.0), ("lengths as uneven as in conversations (0.9)", _UNEVEN)):
+    for varied in (0.0, _UNEVEN):
         if varied != q.length_variation:
-            yield name, replace(q, length_variation=varied, prefixes=replace(q.kept, variation=varied))
+            uneven = replace(q, length_variation=varied, prefixes=replace(q.kept, variation=varied))
+            yield f"length variation of {varied:g}", uneven
     if q.rate is not None:
         yield f"{2 * q.rate:g} requests/s", replace(q, rate=2 * q.rate)
 
@@ -840,9 +848,8 @@ def serve(
     ep : int
         Ranks that share the experts, out of tp x dp.
     precision : str, optional
-        Number format of the matrix products (default: as the checkpoint is published, else bf16). A checkpoint that is
-        published in fewer bits is served as it is (``formats_of``), unless ``precision`` or ``weights`` is given; with
-        ``precision`` alone the weights are as the products.
+        Number format of the matrix products (default: in which the checkpoint is served on the device, else bf16). Weights that are
+        published in fewer bits stay so, unless ``weights`` is given too; other weights are as the products.
     weights : str, one of inference.FORMATS, optional
         Number format of the stored weights (default: as the products, else as published).
     kv : str, one of inference.FORMATS

@@ -672,7 +672,7 @@ def simulate(
     chosen = requests is None and played is None
     first = None
     if chosen and concurrency is None and not reason:
-        run, first = long_enough(run, seeds[0], progress)
+        run, first = _long_enough(run, seeds[0], progress)
     if chosen:
         taken.resolve("requests", None, run.requests)
     taken.add(words := parts.assumed(run.tp), bool(words))
@@ -766,7 +766,7 @@ def _sizes(
     return requests or 0, input_len or 1, taken.resolve("output_len", output_len, OUTPUT_LEN) or 1
 
 
-def long_enough(run: Run, seed: int, progress: bool) -> tuple[Run, Simulation]:
+def _long_enough(run: Run, seed: int, progress: bool) -> tuple[Run, Simulation]:
     """The run with as many requests as its ramp, some twenty residence times and its drain take; found by playing it."""
     found = run.play(seed, progress)
     for _ in range(_TRIES):

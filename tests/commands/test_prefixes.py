@@ -101,7 +101,7 @@ def test_conversations_are_sized(capsys: pytest.CaptureFixture[str]) -> None:
     for kind, repeated in (("chats", 3 * (200 + 256) + 500), ("agents", 19 * (800 + 256) + 4000)):
         assert cli.main([*words, kind, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert "routing = prefix" in " ".join(found["assumed"])
+        assert "--routing prefix" in " ".join(found["assumed"])
         asked = {"input_len": repeated + (200 if kind == "chats" else 800), "output_len": 256, "rate": 40}
         without = mlsysim.serve("Llama-3.1-8B", "H100", slo=SLO(ttft=1.0), **asked)
         assert found["total_devices"] <= without.devices
