@@ -90,7 +90,8 @@ def formats_of(
             rest = replace(rest, weights=WIDE)
         return replace(rest, experts=experts)
     usual = _published(model, device)
-    if precision in (None, usual.precision) and weights in (None, usual.weights or usual.precision):
+    same = None if usual.experts else usual.weights or usual.precision
+    if precision in (None, usual.precision) and weights in (None, same):
         said = {"precision": (precision, usual.precision), "weights": (weights, usual.weights), "experts": (None, usual.experts)}
         if usual.experts or usual.precision == usual.weights:
             del said["weights"]  # as wide as the products

@@ -36,7 +36,7 @@ def add(commands: Commands) -> None:
         "memory_time_s, mfu and mbu (fractions), tokens_per_s, tokens_per_s_per_device, memory_bytes, fits; answered, reason (why not), "
         "layout (replicas, tp, pp, dp, ep), total_devices, devices_range and rate_range_per_s (within the range of past errors; null where there is none), "
         "binds, simulated (the answer played request by request: the fewest replicas and devices that the simulator takes, within_slo of the "
-        "requests, whether that is met, ttft_quantile_s and itl_quantile_s, and text; null where there are no targets, or playing takes "
+        "requests, whether that is met, ttft_quantile_s and itl_quantile_s, reason (why it differs by more than a replica and 5 %), and text; null where there are no targets, or playing takes "
         "more than seconds), sensitivities (changes of the question and their answers), would_fit, bill (dated price, cost, power, energy), memory (what each device "
         "holds, as memory --serve prints it), assumed, precision. With --rate or targets the first numbers are those of all replicas under "
         "load: rate_per_s, devices, quantile, ttft_s (that this share of requests stays within), itl_s and e2e_s (means), tokens_per_s, "
