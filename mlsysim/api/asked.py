@@ -92,7 +92,11 @@ def formats_of(
     usual = _published(model, device)
     same = None if usual.experts else usual.weights or usual.precision
     if precision in (None, usual.precision) and weights in (None, same):
-        said = {"precision": (precision, usual.precision), "weights": (weights, usual.weights), "experts": (None, usual.experts)}
+        said = {
+            "precision": (precision, usual.precision),
+            "weights": (weights, usual.weights),
+            "experts": (None, usual.experts),
+        }
         if usual.experts or usual.precision == usual.weights:
             del said["weights"]  # as wide as the products
         missing = [(name, value) for name, (given, value) in said.items() if given is None and value is not None]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mlsysim import units
 from mlsysim.api.arguments import pluralize
 from mlsysim.api.fleets import FleetSpec
+from mlsysim.api.prefixes import Prefixes
 from mlsysim.api.simulating import Run, Simulated
 from mlsysim.capacity import Load
 from mlsysim.catalog import Machines
@@ -87,7 +88,7 @@ def _played(s: "Served", load: Load, replicas: int) -> Simulated:
     return Simulated(run, (0,), rows, found, None, None, 1.0)
 
 
-def _requests(load: Load, replicas: int, kept: Any) -> int:
+def _requests(load: Load, replicas: int, kept: Prefixes) -> int:
     """Requests of a steady run of one replica, by how long they stay in closed form."""
     turns = kept.turns or 1.0
     seconds = 3.0 * ((turns - 1) * kept.pause + turns * float(load.e2e)) + 23.0 * float(load.e2e)
@@ -121,7 +122,9 @@ def _search(s: "Served", load: Load, plays: int) -> Confirmed:
         fewest = high
     one = known[n]
     window = one.run.window(one.simulation)  # type: ignore[arg-type]
-    ttft, itl = (_quantile([v for r in window.records if (v := getattr(r, m)) is not None], share) for m in ("ttft_s", "itl_s"))
+    ttft, itl = (
+        _quantile([v for r in window.records if (v := getattr(r, m)) is not None], share) for m in ("ttft_s", "itl_s")
+    )
     found = Confirmed(
         fewest, None if fewest is None else fewest * s.deployment.devices, one.mean("met"), here if one.steady else None, ttft, itl,
         one.mean("preemptions"), "", "",
@@ -146,8 +149,9 @@ def _words(s: "Served", found: Confirmed) -> str:
     more = found.replicas - s.replicas
     if more == 0:
         return f"simulated: agrees, {here}"
-    said = f"simulated: {here}, and {pluralize(found.replicas * devices, 'device')} would do, {abs(more) * devices} " + (
-        "more" if more > 0 else "fewer"
+    said = (
+        f"simulated: {here}, and {pluralize(found.replicas * devices, 'device')} would do, {abs(more) * devices} "
+        + ("more" if more > 0 else "fewer")
     )
     return f"{said}: {found.reason}" if found.reason else said
 
@@ -158,8 +162,12 @@ def _cause(load: Load, found: Confirmed) -> str:
         "TTFT": (found.ttft_quantile_s, float(load.ttft_quantile), load.ttft_target),
         "ITL": (found.itl_quantile_s, float(load.itl_quantile), load.itl_target),
     }
-    asked = {n: (a, b) for n, (a, b, target) in both.items() if target is not None} or {n: (a, b) for n, (a, b, _) in both.items()}
-    name, (played, closed) = max(asked.items(), key=lambda item: abs(math.log(item[1][0] / item[1][1])) if item[1][1] > 0 else 0.0)
+    asked = {n: (a, b) for n, (a, b, target) in both.items() if target is not None} or {
+        n: (a, b) for n, (a, b, _) in both.items()
+    }
+    name, (played, closed) = max(
+        asked.items(), key=lambda item: abs(math.log(item[1][0] / item[1][1])) if item[1][1] > 0 else 0.0
+    )
     times = f"{name} is {units.format(played, 's', 3)} where the closed form has {units.format(closed, 's', 3)}"
     if found.preemptions:
         return f"{times}; the cache runs out of blocks, {found.preemptions:.3g} times in the run"

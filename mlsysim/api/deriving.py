@@ -82,10 +82,14 @@ def _sized(s: "Served", load: Load) -> Any:
     ranks = d.split.dp
     first = _prompt(s, load, prompt)
     batch = given(float(max(r.max_running, ranks)), "batch", "1", "the places of a replica")
-    step = traced_pass(d, batch, 1, (tokens if shared is None else tokens + shared) - 1, 1.0, f"step of {r.max_running}")
+    step = traced_pass(
+        d, batch, 1, (tokens if shared is None else tokens + shared) - 1, 1.0, f"step of {r.max_running}"
+    )
     steps = (answer - 1.0).called("decode steps")
     slots = _places(s, load, first, step, steps, tokens)
-    uneven = given(r.prompt_variation, "variation of a prompt's time", "1", "the variation of its length, played through")
+    uneven = given(
+        r.prompt_variation, "variation of a prompt's time", "1", "the variation of its length, played through"
+    )
     made_of = traced_replica(r, first, step, steps, uneven, slots)
     targets = {n: given(v, f"target for {n.upper()}", "s", CALLER) for n, v in (slo.targets if slo else {}).items()}
     rate = given(float(load.rate), "rate", "1/s", CALLER)

@@ -122,7 +122,8 @@ def prefixes_of(
 
         usual = usual_traffic(traffic)
         many, new, rest, shared = (
-            float(taken.resolve(name, given[name], usual[name])) for name in ("turns", "added_len", "pause", "shared_len")
+            float(taken.resolve(name, given[name], usual[name]))
+            for name in ("turns", "added_len", "pause", "shared_len")
         )
         said = (many - 1) * (new + output_len)
         return Prefixes(shared + said + new, output_len, shared + said, 1.0, shared, variation, many, rest)
@@ -135,17 +136,19 @@ def prefixes_of(
         if not 0 <= value < input_len:
             raise InputError(f"serve: {name} = {value!r} must lie in [0, input_len = {input_len:g}): one token is new")
     if cached and cached < shared:
-        raise InputError(f"serve: cached_len = {cached:g} counts the shared_len = {shared:g} too; give at least as many")
+        raise InputError(
+            f"serve: cached_len = {cached:g} counts the shared_len = {shared:g} too; give at least as many"
+        )
     return Prefixes(input_len, output_len, cached, 1.0 if hit_rate is None else hit_rate, shared, variation)
 
 
 def words(p: Prefixes) -> str:
     """What is cached, in a few words; nothing where nothing is."""
     if p.turns is not None:
-        return (
-            f"turns of conversations ({p.turns:g} each), {p.found:,.0f} of {p.input_len:,.0f} tokens of a prompt said before"
-        )
+        return f"turns of conversations ({p.turns:g} each), {p.found:,.0f} of {p.input_len:,.0f} tokens of a prompt said before"
     parts = [f"{p.shared_len:,.0f} tokens shared by all"] if p.shared_len else []
     if p.cached_len:
-        parts.append(f"{p.cached_len:,.0f} cached" + (f" in {units.percent(p.hit_rate, signed=False)}" if p.hit_rate < 1 else ""))
+        parts.append(
+            f"{p.cached_len:,.0f} cached" + (f" in {units.percent(p.hit_rate, signed=False)}" if p.hit_rate < 1 else "")
+        )
     return ", ".join(parts)

@@ -26,7 +26,7 @@ from mlsysim.api.bills import Bill
 from mlsysim.api.prefixes import TRAFFIC, Prefixes, prefixes_of, words
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.capacity import Load, Replica
-from mlsysim.capacity.routing import USUAL, check_routing
+from mlsysim.capacity.routing import ROUTING, USUAL, check_routing
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.cost.rent import Rent, rent_of
 from mlsysim.efficiencies import DEFAULT, describe, has_range
@@ -40,6 +40,7 @@ from mlsysim.results import Explanation, Result, format_value, plain
 
 INPUT_LEN, OUTPUT_LEN = 1024, 256  # assumed where nobody says
 NARROWER = {"fp32": "bf16", "bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}
+ROUTERS = (*ROUTING, "prefix")  # the last one of conversations
 _MOST_TP, _MOST_DEVICES = 64, 1024  # of a replica: beyond, nobody splits a model so, and the search would not end
 _MOST_REPLICAS = 1 << 16
 _UNEVEN = 0.9  # variation of lengths of a conversation service (catalog.trace: 0.96 of prompts, 0.77 of answers)
@@ -72,7 +73,9 @@ class ServeSpec(Asked, Result):
     @property
     def kept(self) -> Prefixes:
         """What prompts find in the cache."""
-        return self.prefixes or Prefixes(self.input_len, self.output_len, self.cached_len, variation=self.length_variation)
+        return self.prefixes or Prefixes(
+            self.input_len, self.output_len, self.cached_len, variation=self.length_variation
+        )
 
     @property
     def sized(self) -> bool:
@@ -274,7 +277,9 @@ class Served(Result):
     def _spread(self) -> str:
         """The range of the number that was asked for, and whose it is."""
         if (known := self.devices_range) is not None:
-            return f" ({known[0]} to {known[1] if known[1] is not None else self.too_few} in the {self._interval.whose})"
+            return (
+                f" ({known[0]} to {known[1] if known[1] is not None else self.too_few} in the {self._interval.whose})"
+            )
         if (rates := self.rate_range) is not None:
             return f" ({figures(rates[0])} to {figures(rates[1])} in the {self._interval.whose})"
         return ""
@@ -287,7 +292,15 @@ class Served(Result):
             f"{figures(float(load.running) / self.replicas)} requests run on the {load.replica.max_running} places of a replica "
             f"(--max-num-seqs), of {self.replica_of_all.max_running} that memory holds"
         ]  # fmt: skip
-        return wrap_lines([*places, *self.bill.lines()[1:], describe(e.name, e.source), self.method, *merge_targets(self.sensitivities)])
+        return wrap_lines(
+            [
+                *places,
+                *self.bill.lines()[1:],
+                describe(e.name, e.source),
+                self.method,
+                *merge_targets(self.sensitivities),
+            ]
+        )
 
     @property
     def too_few(self) -> str:
@@ -479,7 +492,9 @@ def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
     prompts = tuple((factor * mean, factor * spread) for mean, spread in q.kept.prompts(d))
     known = {f.name: getattr(made, f.name) for f in fields(Replica)}
     known["step_times"] = tuple(factor * t for t in made.step_times)
-    made = _Cached(**known, prefixes=q.kept, prompts=prompts, room=room, held=float(fit.tokens)).hitting(q.kept.hit_rate)
+    made = _Cached(**known, prefixes=q.kept, prompts=prompts, room=room, held=float(fit.tokens)).hitting(
+        q.kept.hit_rate
+    )
     itl = q.slo.itl if q.slo is not None else None
     pace = made.max_running if itl is None else made.batch_in_pace(itl)
     return made.with_max_running(max(1, pace))
@@ -497,14 +512,17 @@ class _Cached(Replica):
 
     def hitting(self, hit_rate: float) -> "_Cached":
         """The same where so many prompts find their prefix."""
-        return replace(self.prefixes.timed(self, self.prompts, hit_rate), hit_rate=hit_rate)
+        timed: _Cached = self.prefixes.timed(self, self.prompts, hit_rate)
+        return replace(timed, hit_rate=hit_rate)
 
 
 def _loaded(q: ServeSpec, made: Any, rate: float, replicas: int) -> Load:
     slo = q.slo or SLO()
 
     def loaded(one: Any) -> Load:
-        routing = "random" if q.routing == "prefix" else q.routing  # a replica keeps its conversations, which begin at random
+        routing = (
+            "random" if q.routing == "prefix" else q.routing
+        )  # a replica keeps its conversations, which begin at random
         return capacity.load(one, rate, replicas, routing=routing, ttft=slo.ttft, itl=slo.itl, quantile=slo.quantile)
 
     found = loaded(made)
@@ -514,7 +532,9 @@ def _loaded(q: ServeSpec, made: Any, rate: float, replicas: int) -> Load:
         kept = made.prefixes.kept(rate / replicas, made.room - float(found.running) / replicas * made.held)
         less = made.hitting(kept)
         if rate >= replicas * less.capacity:
-            raise _OverloadError(f"serve: the cache of {replicas} replicas keeps too few of the conversations for {rate:g} turns/s")
+            raise _OverloadError(
+                f"serve: the cache of {replicas} replicas keeps too few of the conversations for {rate:g} turns/s"
+            )
         found = loaded(less)
     return found
 
@@ -871,8 +891,8 @@ def serve(
         Number format of a mixture's routed experts as stored, where it differs from the other weights.
     head : str, one of inference.FORMATS, optional
         Number format of embedding and output head as stored, where it differs from the other weights.
-    routing : str, one of capacity.ROUTING, optional
-        Which replica gets the next request (default: round-robin). Turns of conversations go where their prefix is.
+    routing : str, one of ROUTERS, optional
+        Which replica gets the next request (default: round-robin). Turns of conversations go where their prefix is (prefix).
 
     Returns
     -------
@@ -898,7 +918,9 @@ def serve(
     taken, sized = Defaults(), rate is not None or slo is not None
     m, machines = as_published(model), catalog.where(device)
     if sized and batch is not None:
-        raise InputError(f"serve: batch = {batch:g} is of a static batch, without a rate and without targets; leave it out")
+        raise InputError(
+            f"serve: batch = {batch:g} is of a static batch, without a rate and without targets; leave it out"
+        )
     for name, value in (("length_variation", length_variation), ("routing", routing)):
         if not sized and value is not None:
             raise InputError(f"serve: {name} is for a rate or targets; leave it out of a static batch, or give a rate")
@@ -913,7 +935,10 @@ def serve(
     formats = formats_of(m, machines.device, precision, weights, taken, experts)
     if sized:
         length_variation = check_number(
-            "serve", "length_variation", taken.resolve("length_variation", length_variation, LENGTH_VARIATION), domain=NONE_OR_MORE
+            "serve",
+            "length_variation",
+            taken.resolve("length_variation", length_variation, LENGTH_VARIATION),
+            domain=NONE_OR_MORE,
         )
         usual = "prefix" if talks else USUAL
         if talks and routing not in (None, usual):

@@ -75,13 +75,21 @@ class Window:
         """Mean and percentiles, and the standard error of each by the spread over parts of the run."""
         values = [v for r in self.records if (v := getattr(r, metric)) is not None]  # in the order of their arrival
         found, each = serving.summarise(values), max(1, len(values) // _PARTS)
-        parts = [serving.summarise(values[k * each : (k + 1) * each]) for k in range(_PARTS)] if len(values) >= _PARTS**2 else []
+        parts = (
+            [serving.summarise(values[k * each : (k + 1) * each]) for k in range(_PARTS)]
+            if len(values) >= _PARTS**2
+            else []
+        )
         return found, {name: _deviation([part[name] or 0.0 for part in parts]) for name in found}
 
     def error(self, share: Callable[[Sequence[Record]], float]) -> float:
         """Standard error of a share of the requests, by the spread over parts of the run."""
         each = len(self.records) // _PARTS
-        return _deviation([share(self.records[k * each : (k + 1) * each]) for k in range(_PARTS)]) if each >= _PARTS else math.nan
+        return (
+            _deviation([share(self.records[k * each : (k + 1) * each]) for k in range(_PARTS)])
+            if each >= _PARTS
+            else math.nan
+        )
 
 
 def _deviation(values: Sequence[float]) -> float:
@@ -221,13 +229,19 @@ class Run(Asked):
             done = [r for r in found.records if window.begin <= r.finished < window.end]
             row["requests_per_s"] = len(done) / (window.end - window.begin)
             row["tokens_per_s"] = sum(r.request.output_len for r in done) / (window.end - window.begin)
-        row |= {"residences": window.residences, "trimmed": float(window.trimmed), "met.error": window.error(lambda part: self.met(part))}
+        row |= {
+            "residences": window.residences,
+            "trimmed": float(window.trimmed),
+            "met.error": window.error(lambda part: self.met(part)),
+        }
         if isinstance(found, FleetResult) and self.parts.autoscaler is not None:
             row["servers"] = found.server_seconds / found.clock if found.clock else 0.0
         return row | {
             "rejected": float(len(found.rejected)),
             "met": met,
-            "goodput_per_s": met * row["requests_per_s"] if window.trimmed else _per(met * len(found.records), found.makespan),
+            "goodput_per_s": met * row["requests_per_s"]
+            if window.trimmed
+            else _per(met * len(found.records), found.makespan),
         }
 
     def met(self, records: Sequence[Record]) -> float:
@@ -394,7 +408,10 @@ class Simulated(Result):
         spread = "" if math.isnan(error) else f" ± {100 * _BETWEEN * error:.1g}"
         done = f"{100 * share:.3g}{spread} % do, goodput {self.mean('goodput_per_s'):.3g} requests/s"
         if good is None:
-            least = math.ceil(self.run.requests * (_LONG + _RAMP + 1) / max(0.5, self.mean("residences") + _RAMP + 1) / 100) * 100
+            least = (
+                math.ceil(self.run.requests * (_LONG + _RAMP + 1) / max(0.5, self.mean("residences") + _RAMP + 1) / 100)
+                * 100
+            )
             return (
                 f"NO VERDICT on {slo}: the run is not steady, {figures(self.mean('residences'), 2)} residence times without ramp and drain; "
                 f"--requests {least} gives some {_LONG:g}"
@@ -409,7 +426,9 @@ class Simulated(Result):
             return "all of the trace"
         if r.concurrency is not None:
             return f"{times:.3g} requests for each in flight"
-        return f"{figures(times, 2)} residence times" + (", without ramp and drain" if self.mean("trimmed") else ", with ramp and drain")
+        return f"{figures(times, 2)} residence times" + (
+            ", without ramp and drain" if self.mean("trimmed") else ", with ramp and drain"
+        )
 
     @cached_property
     def rates(self) -> str:
@@ -470,7 +489,9 @@ class Simulated(Result):
                     "would_fit": [] if self.fits else list(self.suggestions),
                     "slo_met": self.met,
                     "steady": self.steady,
-                    "residence_times": self.mean("residences") if self.fits and math.isfinite(self.mean("residences")) else None,
+                    "residence_times": self.mean("residences")
+                    if self.fits and math.isfinite(self.mean("residences"))
+                    else None,
                     "within_slo": self.mean("met") if self.fits and r.slo is not None else None,
                     "goodput_per_s": self.mean("goodput_per_s") if self.fits else None,
                     "bill": self.bill.to_dict(),
@@ -778,7 +799,9 @@ def _long_enough(run: Run, seed: int, progress: bool) -> tuple[Run, Simulation]:
     return run, found
 
 
-def _cached(parts: FleetSpec, played: Any, input_len: float, cached_len: int | None, hit_rate: float | None) -> tuple[int, float]:
+def _cached(
+    parts: FleetSpec, played: Any, input_len: float, cached_len: int | None, hit_rate: float | None
+) -> tuple[int, float]:
     """Leading tokens of a random prompt that are in the cache, and the share that finds them; what cannot count is refused."""
     if hit_rate is not None and not cached_len:
         raise InputError("simulate: hit_rate is of cached_len; give both, or leave it out")

@@ -42,7 +42,9 @@ class SLO:
                 check_argument("SLO", name, value, "s", _POSITIVE)
                 object.__setattr__(self, name, float(value))
         if self.itl is not None and self.itl > _SLOWEST:
-            raise InputError(f"SLO: itl = {self.itl:g} s a token is no pace of a service; for milliseconds write '{self.itl:g} ms'")
+            raise InputError(
+                f"SLO: itl = {self.itl:g} s a token is no pace of a service; for milliseconds write '{self.itl:g} ms'"
+            )
         if isinstance(self.quantile, bool) or not isinstance(self.quantile, (int, float)) or not 0 < self.quantile < 1:
             raise InputError(
                 f"SLO: quantile = {self.quantile!r} must lie above 0 and below 1; 0.99 is the 99th percentile"

@@ -178,5 +178,9 @@ def add(commands: Commands) -> None:
     group.add_argument("--autoscaler", type=_span, metavar="LEAST:MOST", help="servers, by the requests in the pool")
     add_options(group, Autoscaler, "target", "start_up", "cool_down", "every", unset=True)
     add_options(p, SLO)
-    p.add_argument("--explain", action="store_true", help="print what the server did, and every equation with its numbers and sources")
+    p.add_argument(
+        "--explain",
+        action="store_true",
+        help="print what the server did, and every equation with its numbers and sources",
+    )
     p.set_defaults(run=_simulate)

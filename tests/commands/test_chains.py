@@ -125,7 +125,10 @@ def share_in_pace(
     """Answers in pace over batches about normal, by Gauss and Hermite, and while somebody waits in the full one."""
     # lengths of answers have a gamma distribution: at even steps of the length, finer than those of the solver
     grid = [steps] if variation == 0 else [steps * (k + 0.5) / 100 for k in range(600)]
-    counts = [1.0 if variation == 0 else (n / steps) ** (variation**-2 - 1) * math.exp(-n / steps / variation**2) for n in grid]
+    counts = [
+        1.0 if variation == 0 else (n / steps) ** (variation**-2 - 1) * math.exp(-n / steps / variation**2)
+        for n in grid
+    ]
 
     def meets(batch: float) -> float:
         step = float(np.interp(batch, range(1, len(times) + 1), times))

@@ -22,7 +22,9 @@ def question(seed: int) -> tuple[str, str, dict[str, Any]]:
     draw = random.Random(seed)
     model, device, prompt = draw.choice(MODELS), draw.choice(DEVICES), draw.choice((300, 1000, 3000, 6000))
     slo = SLO(
-        ttft=draw.choice((0.5, 1.0, 2.0)), itl=draw.choice((0.02, 0.03, 0.05, 0.08)), quantile=draw.choice((0.9, 0.95, 0.99))
+        ttft=draw.choice((0.5, 1.0, 2.0)),
+        itl=draw.choice((0.02, 0.03, 0.05, 0.08)),
+        quantile=draw.choice((0.9, 0.95, 0.99)),
     )
     asked = {
         "input_len": prompt, "output_len": draw.choice((100, 250, 700)), "rate": draw.choice((2, 5, 15, 40, 80)), "slo": slo,
@@ -35,7 +37,10 @@ def question(seed: int) -> tuple[str, str, dict[str, Any]]:
 @independent
 @pytest.mark.parametrize(
     "seed",
-    [*(DAY * SAMPLED + k for k in range(SAMPLED)), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(QUESTIONS))],
+    [
+        *(DAY * SAMPLED + k for k in range(SAMPLED)),
+        *(pytest.param(k, marks=pytest.mark.nightly) for k in range(QUESTIONS)),
+    ],
 )
 def test_serve_and_simulate_agree_or_the_answer_says_why(seed: int) -> None:
     model, device, asked = question(seed)
@@ -60,7 +65,9 @@ def test_serve_and_simulate_agree_or_the_answer_says_why(seed: int) -> None:
 
 @pytest.mark.slow
 @independent
-@pytest.mark.parametrize(("device", "more"), [("H200", {}), ("B200", {"shared_len": 4000}), ("H200", {"routing": "random"})])
+@pytest.mark.parametrize(
+    ("device", "more"), [("H200", {}), ("B200", {"shared_len": 4000}), ("H200", {"routing": "random"})]
+)
 def test_one_replica_of_many_is_played_for_all(device: str, more: dict[str, Any]) -> None:
     """The whole fleet, played with its router, has the latencies of the one replica that confirms the answer."""
     asked = {"rate": 40, "input_len": 6000, "output_len": 300, "slo": SLO(ttft=1.0, itl=0.03, quantile=0.9)}
@@ -78,14 +85,29 @@ def test_one_replica_of_many_is_played_for_all(device: str, more: dict[str, Any]
 @pytest.mark.parametrize(
     "words",
     [
-        ["--rate", "40", "--input-len", "6000", "--output-len", "700", "--ttft", "1.5 s", "--itl", "30 ms", "--quantile", "0.95"],
+        [
+            "--rate",
+            "40",
+            "--input-len",
+            "6000",
+            "--output-len",
+            "700",
+            "--ttft",
+            "1.5 s",
+            "--itl",
+            "30 ms",
+            "--quantile",
+            "0.95",
+        ],
         ["--rate", "40", "--ttft", "1.5 s", "--shared-len", "500"],
         ["--ttft", "1 s"],
         [],
     ],
     ids=lambda words: " ".join(words[:3]),
 )
-def test_the_longest_answer_is_15_lines_and_repeats_its_targets(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_longest_answer_is_15_lines_and_repeats_its_targets(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["serve", "--model", "gpt-oss-120B", "--device", "H200", *words]) == 0
     said = capsys.readouterr().out.strip()
     assert len(said.split("\n")) <= 15
@@ -101,10 +123,15 @@ def test_a_token_every_half_minute_is_a_unit_left_out(capsys: pytest.CaptureFixt
 
 def test_a_checkpoint_in_four_bits_is_multiplied_so_where_the_device_does() -> None:
     asked = {"rate": 40, "input_len": 6000, "output_len": 700, "slo": SLO(ttft=1.5, itl=0.03, quantile=0.95)}
-    fast, wide = mlsysim.serve("gpt-oss-120B", "B200", **asked), mlsysim.serve("gpt-oss-120B", "B200", **asked, precision="bf16")
+    fast, wide = (
+        mlsysim.serve("gpt-oss-120B", "B200", **asked),
+        mlsysim.serve("gpt-oss-120B", "B200", **asked, precision="bf16"),
+    )
     assert (fast.deployment.precision, fast.deployment.experts) == ("fp4", "mxfp4")
     assert (wide.deployment.precision, wide.deployment.experts) == ("bf16", "mxfp4")  # weights stay as published
     assert fast.devices < wide.devices
     changes = dict(fast.sensitivities)
-    assert changes["bf16 products instead of fp4"].startswith(f"{wide.devices} devices ({wide.devices - fast.devices} more)")
+    assert changes["bf16 products instead of fp4"].startswith(
+        f"{wide.devices} devices ({wide.devices - fast.devices} more)"
+    )
     assert "fp8 cache" in changes and "routing least-loaded" in changes

@@ -23,7 +23,17 @@ QUESTIONS = {
     "serve agents": ["serve", "--model", "Llama-3.1-8B", "--device", "H100", *RATE, "--traffic", "agents"],
     "serve a batch": ["serve", "--model", "Llama-3.1-8B", "--device", "H100"],
     "simulate": ["simulate", "--model", "gpt-oss-20B", "--device", "H100", "--rate", "5", "--output-len", "40"],
-    "simulate a loop": ["simulate", "--model", "gpt-oss-20B", "--device", "B200", "--concurrency", "4", "--output-len", "40"],
+    "simulate a loop": [
+        "simulate",
+        "--model",
+        "gpt-oss-20B",
+        "--device",
+        "B200",
+        "--concurrency",
+        "4",
+        "--output-len",
+        "40",
+    ],
 }
 
 

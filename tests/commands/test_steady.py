@@ -11,7 +11,14 @@ from mlsysim import SLO, cli
 
 independent = pytest.mark.independent
 GOAL = SLO(ttft=1.5, itl=0.03, quantile=0.95)
-ASKED: dict[str, Any] = {"rate": 40, "input_len": 6000, "output_len": 700, "slo": GOAL, "tp": 1, "length_variation": 0.0}
+ASKED: dict[str, Any] = {
+    "rate": 40,
+    "input_len": 6000,
+    "output_len": 700,
+    "slo": GOAL,
+    "tp": 1,
+    "length_variation": 0.0,
+}
 
 
 @independent
@@ -59,7 +66,19 @@ def test_a_loop_and_a_trace_count_whole() -> None:
 @pytest.mark.parametrize("words", [[], ["--concurrency", "4"], ["--runs", "2"]])
 def test_the_longest_answer_is_15_lines(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     rate = [] if "--concurrency" in words else ["--rate", "4"]
-    asked = ["simulate", "--model", "gpt-oss-20B", "--device", "H100", *rate, "--ttft", "1 s", "--output-len", "60", *words]
+    asked = [
+        "simulate",
+        "--model",
+        "gpt-oss-20B",
+        "--device",
+        "H100",
+        *rate,
+        "--ttft",
+        "1 s",
+        "--output-len",
+        "60",
+        *words,
+    ]
     assert cli.main(asked) == 0
     plain = capsys.readouterr().out
     assert len(plain.strip().split("\n")) <= 15 and "TTFT 1 s" in plain
