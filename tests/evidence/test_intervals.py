@@ -536,3 +536,25 @@ def test_the_range_holds_about_what_it_promises_where_a_source_moves_the_fit_lit
 def test_the_range_has_no_guarantee_for_any_fit() -> None:
     """A fit that does one thing with an even and another with an odd number of sources, in the manner of Barber and others (2021)."""
     assert _held(lambda n: 100.0 * (n % 2), 11) == 0.0  # ten fit well, eleven do not, and none of the errors says so
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+def test_what_two_devices_share_of_an_error_is_found_again(share: float) -> None:
+    """Drawn here: an error of each question and source, and one of each device in it; rows of one device make no pair."""
+    rng, cases, errors = np.random.default_rng(3), [], []
+    for source in range(40):
+        scale = 0.05 * (1 + source % 5)  # sources whose errors are larger count no more
+        for question in range(20):
+            u = rng.normal(0, scale * share**0.5)
+            for device in ("A", "B"):
+                name = f"{source} {question} {device}"
+                inputs = {"model": "m", "batch": question, "device": device, "peak_flops": 1.0 + (device == "A")}
+                cases.append(Case(id=name, group=f"S{source}", measured=1.0, tolerance=None, inputs=inputs))
+                errors.append(
+                    ranges.LeftError(name, f"S{source}", u + rng.normal(0, scale * (1 - share) ** 0.5), "known")
+                )
+    found = ranges.shared_error(cases, errors)
+    assert found["shared"] == pytest.approx(share, abs=0.06)
+    assert (found["shared_sources"], found["shared_pairs"]) == (40, 800)
+    assert ranges.shared_error([c for c in cases if c.inputs["device"] == "A"], errors) == {}

@@ -85,6 +85,7 @@ class Left:
     sets: tuple[LeftError, ...]
     domains: Mapping[str, tuple[LeftError, ...]]
     seen: Mapping[str, tuple[str, ...]]
+    shared: Mapping[str, float] = MappingProxyType({})  # what two devices share of an error
 
 
 def counted(class_name: str, place: Mapping[str, str]) -> bool:
@@ -116,12 +117,57 @@ def left_errors(found: Leaving) -> Left:
         if (kept := tuple(e for e in _errors(name, report, cases) if not e.counted))
     }
     seen = MappingProxyType({part: tuple(sorted(values)) for part, values in have.items()})
-    return Left(name, _errors(name, found.sets, cases), MappingProxyType(domains), seen)
+    errors = _errors(name, found.sets, cases)
+    return Left(name, errors, MappingProxyType(domains), seen, shared_error(found.file.cases, errors))
 
 
 def _most(rows: Sequence[str], every: Sequence[str]) -> bool:
     """Whether a domain holds most rows and most sources: what would remain is not what a range is asked about."""
     return len(rows) > len(every) / 2 and len(set(rows)) > len(set(every)) / 2
+
+
+# What a row says of the machine; rows that are alike in all else of their inputs differ in the device alone.
+_MACHINE = frozenset(
+    [
+        "device",
+        "peak_flops",
+        "hbm_bandwidth",
+        "hbm_bytes",
+        "devices_per_node",
+        "intra_node_bandwidth",
+        "inter_node_bandwidth",
+        "note",
+    ]
+)
+
+
+def shared_error(cases: Sequence[Case], errors: Iterable[LeftError]) -> dict[str, Any]:
+    """How much of an error two devices share where one source measured the same on both.
+
+    In the random effects e = u + v, with u of what is asked and who measured it and v of the device in it, two such rows have the
+    covariance var(u). It is taken about zero, as ranges are, over the pairs of rows of a source, and divided by the mean square of
+    the same rows; the share is the mean over sources, so that none counts for more because its errors are larger.
+
+    Returns
+    -------
+    dict
+        ``shared`` (the share of the variance), ``shared_sources`` and ``shared_pairs``; empty without a pair.
+    """
+    by_id = {e.id: e.error for e in errors}
+    alike: dict[Any, list[tuple[str, float]]] = {}
+    for c in cases:
+        if c.id in by_id:
+            same = tuple(sorted((k, str(v)) for k, v in c.inputs.items() if k not in _MACHINE and v is not None))
+            alike.setdefault((c.group, same), []).append((str(c.inputs.get("device")), by_id[c.id]))
+    votes: dict[str, list[tuple[float, float]]] = {}
+    for (source, _), rows in alike.items():
+        for i, (one, a) in enumerate(rows):
+            votes.setdefault(source, []).extend((a * b, (a * a + b * b) / 2.0) for other, b in rows[:i] if other != one)
+    votes = {source: pairs for source, pairs in votes.items() if pairs}
+    if not votes:
+        return {}
+    shares = [math.fsum(p for p, _ in pairs) / math.fsum(s for _, s in pairs) for pairs in votes.values()]
+    return {"shared": mean(shares), "shared_sources": len(votes), "shared_pairs": sum(map(len, votes.values()))}
 
 
 def sizes(errors: Iterable[LeftError]) -> dict[str, float]:
@@ -341,6 +387,7 @@ def entries(
                 own[f"coverage_{what}"], error = mean_and_error(shares)
                 own[f"judged_{what}"] = len(shares)
                 own |= {f"error_{what}": error} if math.isfinite(error) else {}
+        own |= left.shared
         own["places"] = {place: [size, n] for place, (size, n) in sorted(spreads.places(name).items())}
         exact = _arithmetic(left)
         if len(exact.groups) >= MIN_GROUPS:
