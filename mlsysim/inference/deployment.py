@@ -437,6 +437,7 @@ def _deploy(
             lineage(d), tp, inside, near or unused, inter or unused, reached.name, captured=own.decode in CAPTURED,
             link=nodes.node.scale_up if nodes is not None else None,
             network=nodes.node.scale_out if nodes is not None else None,
+            device=d.name,
         )  # fmt: skip
     return Deployment(
         model=m,

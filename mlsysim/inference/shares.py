@@ -125,8 +125,8 @@ def from_constants(
     hosted = server.decode in ("eager", "launched")
     whose = "" if shares.own else f"; {shares.describe('no kernel timed on')}"
     named = "" if server.known else f"; a server that the table does not have, {server.decode} as its name says"
-    width = "products_4" if peak > 3.0 * half_peak else "products_8" if peak > 1.5 * half_peak else "products_16"
-    gemm = own.get("products", k[width])
+    narrow = k.get("products_4", k["products_8"]) if peak > 3.0 * half_peak else k["products_8"]
+    gemm = own.get("products", narrow if peak > 1.5 * half_peak else k["products_16"])
     if server.prompt_rate:
         gemm = min(gemm, server.prompt_rate / peak)
     return Efficiencies(
@@ -138,6 +138,7 @@ def from_constants(
         latent_cache=memory if shared_memory else k["latent_memory"],
         tile=TILE,
         attention=own.get("attention", k["attention"]),
+        exponential=k.get("exponential", 0.0),
         latent=k["latent"],
         memory=memory,
         cache=memory if shared_memory else k["cache"],

@@ -772,6 +772,7 @@ _THERE: dict[str, tuple[dict[str, Any], float]] = {
     "kernel_start": ({"eff": {"kernel_start": 4e-6}}, 0.0),
     "grouped_start": ({"work": {"grouped": 1.0}, "eff": {"grouped_start": 1e-5}}, 0.0),
     "attention_start": ({"eff": {"attention_start": 2e-5}}, 0.0),
+    "exponential": ({"eff": {"exponential": 5e3}}, 0.0),
     "prompt_launch_time": ({"eff": {"prompt_launch_time": 1.0}}, 0.0),
     "sequence_overhead": ({"eff": {"sequence_overhead": 1e-4}}, 0.0),
     "copies": ({"eff": {"copies": 1.0}}, 0.0),
@@ -808,6 +809,20 @@ def test_every_efficiency_matters_and_in_the_right_direction(field: str) -> None
     changed = [(time_of(**other, **kind), time_of(**there, **kind)) for kind in ({}, prompt)]
     assert any(new < old for new, old in changed), f"{field} changes nothing"
     assert all(new <= old for new, old in changed)
+
+
+@pytest.mark.independent
+def test_attention_of_prompts_waits_for_exponentials() -> None:
+    """A pair of heads of 128 costs 512 FLOP; of a B200's matrix units an exponential takes the time of 512 more, of a GB300's 256."""
+    clocks = {}
+    for device, clock in (("B200", 512.0), ("GB300", 256.0)):
+        made = deploy("Llama-3.1-8B", device, efficiencies="calibrated")
+        share = made.efficiencies.attention
+        pairs = 32 * 32 * 32768**2 / 2  # layers x heads, half of the square
+        time = prefill(made, input_len=32768).terms.attention
+        clocks[device] = time / pairs * catalog.device(device).peak_flops["bf16"]
+        assert clocks[device] == pytest.approx(((512 / share) ** 3 + clock**3) ** (1 / 3), rel=1e-3)
+    assert clocks["B200"] > 1.1 * clocks["GB300"]
 
 
 @pytest.mark.independent

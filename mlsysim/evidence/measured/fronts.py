@@ -75,7 +75,7 @@ def _point(name: str, raw: Mapping[str, Any], row: list[float], counted: str) ->
     tp, ep, concurrency = (int(x) for x in row[:3])
     degrees = dict(raw.get("degrees", {}))
     p, n = int(raw["input_len"]), int(raw["output_len"])
-    drawn = serving.drawn(RANGE)[0]
+    drawn = serving.drawn(LENGTH_RANGE)[0]
     if degrees:
         pools = {
             pool: int(degrees[f"{pool}_workers"] * degrees[f"{pool}_tp"] * degrees.get(f"{pool}_attention_dp", 1))
@@ -220,7 +220,7 @@ def check_front(point: FrontPoint, accepted: float = 1.0) -> dict[str, Check]:
     accepted : float
         Tokens that a step yields, where the point speculates: sources do not print it.
     """
-    drawn = serving.drawn(RANGE)[0]
+    drawn = serving.drawn(LENGTH_RANGE)[0]
     if point.drafted:
         loop = loop_at(
             point.model, point.device, tp=point.devices, concurrency=point.concurrency, precision=point.precision,

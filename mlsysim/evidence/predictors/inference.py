@@ -116,7 +116,10 @@ def _machine(row: Row, split: Split, server: Server, word: str, line: Sequence[s
     if split.tp * split.pp * split.dp > 1:
         intra = row.inside(line) if split.tp * split.pp * split.ep > 1 else intra  # replicas send each other nothing
         inter = row.number_or("inter_node_bandwidth", intra, "one network")
-    plans = tensor_plans(line, split.tp, min(split.tp, domain), intra, inter, word, captured=server.decode in CAPTURED)
+    plans = tensor_plans(
+        line, split.tp, min(split.tp, domain), intra, inter, word,
+        captured=server.decode in CAPTURED, device=row.device.name if row.device else "",
+    )  # fmt: skip
     return Machine(
         peak_flops=peak,
         half_peak_flops=peak if element_bytes(compute) >= 2.0 else peak / 2.0,
