@@ -12,7 +12,7 @@ set of their own; and for ground that nobody has seen, neither its source nor it
 import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -85,7 +85,7 @@ class Left:
     sets: tuple[LeftError, ...]
     domains: Mapping[str, tuple[LeftError, ...]]
     seen: Mapping[str, tuple[str, ...]]
-    shared: Mapping[str, float] = MappingProxyType({})  # what two devices share of an error
+    shared: Mapping[str, float] = field(default_factory=dict)  # what two devices share of an error
 
 
 def counted(class_name: str, place: Mapping[str, str]) -> bool:
