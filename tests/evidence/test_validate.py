@@ -648,7 +648,8 @@ def test_the_class_can_be_named(tmp_path: Path) -> None:
 def test_the_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["validate", "--cases", str(SMALL), "--class", "gemm", "--mode", "datasheet", "--json"]) == 0
     out = json.loads(capsys.readouterr().out)
-    assert set(out) == {"class", "mode", "rows", "summary"}
+    assert set(out) == {"class", "mode", "rows", "rule", "summary"}
+    assert set(out["rule"]) == {"text", "share", "rows", "error", "ours"} and out["rule"]["rows"] == len(out["rows"])
     assert (out["class"], out["mode"]) == ("gemm", "datasheet")
     keys = {
         "id",
@@ -672,9 +673,12 @@ def test_the_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) ->
         "within_tolerance_mean_over_groups",
         "groups",
         "coverage",
+        "unknown",
         "median_width",
     }
-    assert all(set(g) == {"n", "mape", "bias", "within", "inside"} for g in out["summary"]["groups"].values())
+    assert all(
+        set(g) == {"n", "mape", "bias", "within", "inside", "unknown"} for g in out["summary"]["groups"].values()
+    )
     for r in out["rows"]:
         assert r["error"] == pytest.approx(r["predicted"] / r["measured"] - 1)
 
