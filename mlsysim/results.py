@@ -193,7 +193,7 @@ class Timed(Result):
 def summarize(value: Any, most: int = 90) -> str:
     """Summarize a value in a few characters: numbers short, collections as their length, results by their first line.
 
-    >>> brief(3.14159), brief(range(100)), brief({"a": 1.0})
+    >>> summarize(3.14159), summarize(range(100)), summarize({"a": 1.0})
     ('3.142', '100 of them: 0, 1, 2, …', 'a 1')
     """
     if value is None:
@@ -244,7 +244,7 @@ def _frame(rows: Sequence[Mapping[str, Any]]) -> Any:
 def format_rows(answer: str, *rows: tuple[str, str]) -> list[str]:
     """Format an answer and, below it, name and text per line; empty texts are left out, long ones wrap.
 
-    >>> labelled("1 s", ("binds", "memory"), ("range", ""))
+    >>> format_rows("1 s", ("binds", "memory"), ("range", ""))
     ['1 s', '  binds  memory']
     """
     said = [(name, text) for name, text in rows if text]
@@ -266,7 +266,7 @@ def _wrapped(text: str, width: int, **more: str) -> list[str]:
 def top_shares(parts: Mapping[str, Num], most: int = 4) -> str:
     """The largest parts of a sum with their shares; for arrays the range of each share.
 
-    >>> largest({"a": 3.0, "b": 1.0, "c": 0.0})
+    >>> top_shares({"a": 3.0, "b": 1.0, "c": 0.0})
     'a 75 %, b 25 %'
     """
     total = sum(parts.values())
@@ -282,7 +282,7 @@ def top_shares(parts: Mapping[str, Num], most: int = 4) -> str:
 def fit_note(fits: Any) -> str:
     """The note in a result's first line when it does not fit; empty when it does, and for arrays.
 
-    >>> unfit(False)
+    >>> fit_note(False)
     ', BUT IT DOES NOT FIT'
     """
     return "" if is_array(fits) or fits else ", BUT IT DOES NOT FIT"
@@ -303,7 +303,7 @@ def share(value: Num) -> str:
 def format_value(value: Num, unit: str, digits: int = 4) -> str:
     """Format a number with its unit for a summary; an array as its range and shape, infinity in words.
 
-    >>> shown(0.0123, "s"), shown(math.inf, "s")
+    >>> format_value(0.0123, "s"), format_value(math.inf, "s")
     ('12.3 ms', 'without limit')
     """
     if is_array(value):

@@ -19,6 +19,7 @@ from mlsysim.tables import table
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
+_MOST_PEAKS = 4  # roofs in one chart
 _RATES = ("peak_flops", "vector_flops")
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4")
 _KINDS = ("gpu", "tpu", "accelerator", "superchip", "soc", "cpu")
@@ -125,11 +126,68 @@ class Device(Entry):
         return self._rates("vector_flops")
 
     def summary(self) -> list[str]:
-        return display.device_lines(self)
+        return _lines(self)
 
     def chart(self) -> "Drawing | None":
         """Its rooflines."""
-        return display.device_chart(self)
+        return _chart(self)
+
+
+def _lines(d: Device) -> list[str]:
+    """A device in a few lines: peaks, memory, links, power."""
+    peaks = dict(d.peak_flops)
+    born = f", {d.year}" if d.has("year") else ""
+    first = next((p for p in ("bf16", "fp16", "int8") if p in peaks), next(iter(peaks), ""))
+    fastest = f"{written(peaks[first], 'FLOP/s')} dense in {first}" if peaks else ""
+    maker = " ".join(word for word in (d.vendor, d.architecture) if word)
+    have = [fastest, written(d.memory_bandwidth, "byte/s")]
+    memory = ""
+    if d.has("memory_capacity") or d.has("usable_memory"):
+        have.append(written(d.usable_memory, "byte"))
+        memory = f"{written(d.usable_memory, 'byte')} for everything: {d.origin('usable_memory')}"
+    link = (
+        f"{written(d.scale_up_bandwidth, 'byte/s')} one way, all links together" if d.has("scale_up_bandwidth") else ""
+    )
+    if link and d.has("scale_up_domain"):
+        link += f", between {d.scale_up_domain} devices"
+    given = (
+        "memory_bandwidth",
+        "memory_capacity",
+        "usable_memory",
+        "scale_up_bandwidth",
+        "scale_up_domain",
+        "tdp",
+        "year",
+    )
+    more = [name for name in d.fields if name not in given and not name.startswith("peak_flops.")]
+    return format_rows(
+        f"{d.name} ({maker or d.kind}{born}{', ' + d.status if d.status else ''}): {', '.join(part for part in have if part)}",
+        ("dense peaks", ", ".join(f"{p} {written(v, 'FLOP/s')}" for p, v in peaks.items())),
+        ("memory", memory),
+        ("links", link),
+        ("power", written(d.tdp, "W") if d.has("tdp") else ""),
+        ("source", str(d.fields["memory_bandwidth"]) if d.has("memory_bandwidth") else ""),
+        ("more", ", ".join(more[:12])),
+        ("notes", display.short(d.notes)),
+    )
+
+
+def _chart(d: Device) -> "Drawing | None":
+    """Its rooflines: a roof for each of its first precisions."""
+    from mlsysim.drawing import DASHES, PALETTE, Chart, Line, log_space
+
+    lines = []
+    peaks = dict(d.peak_flops)
+    first: list[str] = [
+        p for p in ("bf16", "fp16", "fp8", "fp4", "fp32") if p in peaks and (p != "fp16" or "bf16" not in peaks)
+    ]
+    for i, precision in enumerate((first or list(peaks))[:_MOST_PEAKS]):
+        peak = peaks[precision]
+        ridge = peak / d.memory_bandwidth
+        xs = sorted({*log_space(0.1, 1e4), ridge})
+        roof = [min(peak, x * d.memory_bandwidth) / units.TFLOP for x in xs]
+        lines.append(Line(xs, roof, precision, PALETTE[i], DASHES[i]))
+    return Chart("arithmetic intensity (FLOP/byte)", "at most (TFLOP/s)", lines, title=d.name) if lines else None
 
 
 def read_device(name: str, raw: Any, file: str) -> Device:

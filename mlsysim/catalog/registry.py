@@ -81,7 +81,7 @@ def everything() -> Mapping[str, Mapping[str, Any]]:
 def user_entries() -> Mapping[str, tuple[str, ...]]:
     """Names of all user entries, by kind.
 
-    >>> own()["device"]
+    >>> user_entries()["device"]
     ()
     """
     return MappingProxyType({kind: tuple(entries) for kind, entries in _entries.items()})

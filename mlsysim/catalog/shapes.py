@@ -18,15 +18,18 @@ from mlsysim.catalog.operations import (
     Gather,
     Indexer,
     Layer,
+    Norm,
     Product,
     Scan,
     alike,
     described,
     each,
+    parameters,
 )
 from mlsysim.catalog.sourced import Sourced, read_toml, sourced
 from mlsysim.errors import InputError, unknown_name
-from mlsysim.results import Report, Result, plain
+from mlsysim.results import Report, Result, format_rows, plain
+from mlsysim.tables import table
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,11 @@ class Model(Result):
     published: Mapping[str, Sourced] = field(default_factory=dict, repr=False)  # parameters, active_parameters
 
     def summary(self) -> list[str]:
-        return display.model_lines(self)
+        return _lines(self)
 
     def explain(self) -> Report:
         """Every operation of every kind of layer, and the published counts with their sources."""
-        return display.model_report(self)
+        return _report(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Sizes, layers with their operations, and published counts, for JSON."""
@@ -252,6 +255,105 @@ class Model(Result):
                 f"{owner}: a sequence of {tokens} tokens is beyond the {self.learned_positions:,} positions that {self.name} "
                 "has learned; shorten it, or take a model whose positions are computed"
             )
+
+
+def _of(count: int, layers: int) -> str:
+    return "" if count == layers else f", in {count} of {layers} layers"
+
+
+def _attention_words(core: Attention) -> str:
+    """Heads of an attention and how far it looks."""
+    said = f"{core.heads} query and {core.kv_heads} key-value heads of {core.qk_dim}"
+    if core.latent_v:
+        size = core.qk_dim - core.rope_dim
+        said = f"{core.heads} heads of {size} (latent attention, {core.latent_v} cached numbers and {core.rope_dim})"
+    elif core.kv_heads == core.heads:
+        said = f"{core.heads} heads of {core.qk_dim}"
+    elif core.kv_heads == 1:
+        said = f"{core.heads} query heads and one key-value head of {core.qk_dim}"
+    said += f" that look back {core.window:,} tokens" if core.window else ""
+    said += f" on {core.picked:,} keys a query, picked by an indexer" if core.picked else ""
+    return said + (" that read the keys of another layer" if not core.cached else "")
+
+
+def _lines(m: Model) -> list[str]:
+    """A model in a few lines: parameters, layers, heads, experts, context, source."""
+    count, active = m.published.get("parameters"), m.published.get("active_parameters")
+    size = f"{int(count.value):,} parameters, " if count else ""
+    about = "ESTIMATED SHAPE; " if m.estimated else ""
+    attention = [_attention_words(core) + _of(n, m.n_layers) for n, core in m.cores]
+    recurrent = [
+        f"{scan.kind}, {scan.heads} states of {scan.rows} by {scan.columns}{_of(n, m.n_layers)}"
+        for n, scan, _ in m.recurrences
+    ]
+    gated = "gated, " if m.gated_mlp else ""
+    dense = [f"{gated}{o.k:,} wide{_of(n, m.n_layers)}" for n, o in m.products("dense_mlp", "down")]
+    shared = [o for _, o in m.products("shared_experts", "up")]
+    experts = [
+        f"{o.copies} of width {o.k:,}, {o.used} a token"
+        + (f", {shared[0].copies} shared" if shared else "")
+        + f", in {n} of {m.n_layers} layers"
+        for n, o in m.products("experts", "down")
+    ]
+    beside = (
+        f"{m.n_mtp_layers} module{'s' * (m.n_mtp_layers > 1)} for multi-token prediction" if m.n_mtp_layers else "",
+        f"{m.tower_parameters:,} parameters that read images or sound" if m.tower_parameters else "",
+    )
+    norms = [o for o in m.layers[0].operations if isinstance(o, Norm) and not o.inner]
+    biased = " with bias" if any(o.bias for o in norms) else ""
+    learned = f"{m.learned_positions:,} learned positions" if m.learned_positions else ""
+    return format_rows(
+        f"{m.name}: {about}{size}{m.n_layers} layers of width {m.hidden:,}",
+        ("attention", "; ".join(attention)),
+        ("recurrence", "; ".join(recurrent)),
+        ("MLP", "; ".join(dense)),
+        ("experts", "; ".join(experts)),
+        ("active", f"{int(active.value):,} parameters a token" if active else ""),
+        ("only counted", f"no operation says its {m.parameters_only}" if m.parameters_only else ""),
+        ("beside it", "; ".join(part for part in beside if part)),
+        ("context", learned or "positions are computed: no end in the shape"),
+        (
+            "vocabulary",
+            f"{m.vocab:,}, {'one table for both ends' if m.tied_embeddings else 'embedding and head apart'}",
+        ),
+        ("norms", f"{len(norms)} a layer{biased}"),
+        ("source", ", ".join(part for part in (m.source, m.where) if part)),
+        (
+            "ask it",
+            "transformer.parameter_count(model) counts its parameters to the last one; explain() lists operations",
+        ),
+        ("notes", display.short(m.notes)),
+    )
+
+
+def _report(m: Model) -> Report:
+    """Every operation of every kind of layer with its parameters, and the published counts with their sources."""
+    ends = (("before the layers", 1, m.before), ("after the layers", 1, m.after))
+    kinds = [(f"{layer.count} layers", layer.count, layer.operations) for layer in m.layers]
+    kinds += [("beside: multi-token prediction", m.modules.count, m.modules.operations)] if m.modules else []
+    rows = [
+        (
+            kind,
+            one.pop("operation"),
+            ", ".join(f"{k} {v}" for k, v in one.items()),
+            f"{n * parameters(o):,}" if parameters(o) else "",
+        )
+        for kind, n, operations in (ends[0], *kinds, ends[1])
+        for o in operations
+        for one in [described(o)]
+    ]
+    counts = [(k.replace("_", " "), f"{f.value:,.0f}", str(f)) for k, f in m.published.items()]
+    return Report(
+        _lines(m)[0],
+        (
+            table(("Of", "Operation", "Sizes", "Parameters"), rows),
+            table(("Published", "Value", "Where from"), counts),
+        ),
+        [
+            f"shape: {m.source}, {m.where}" if m.source else "shape: given by the caller",
+            *([m.notes] if m.notes else []),
+        ],
+    )
 
 
 def _layer(layer: Layer) -> dict[str, Any]:

@@ -27,10 +27,9 @@ def _serve(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found.to_dict())
     else:
-        text = str(found)
-        print(f"{text}\n{found.method}" if found.fits else text)
+        print(found)
         if args.explain and found.fits:
-            print(found.explain())
+            print(*found.details, found.explain(), sep="\n")
     return 0 if found.answered else NO_ANSWER
 
 
@@ -49,7 +48,9 @@ def add(commands: Commands) -> None:
         "efficiencies and rates (which were used, and the same in a sentence), method (why simulate may differ); prefill and decode, each with time_s = the sum of terms_s, efficiencies, interval_s, binding, bound, compute_time_s, "
         "memory_time_s, mfu and mbu (fractions), tokens_per_s, tokens_per_s_per_device, memory_bytes, fits; answered, reason (why not), "
         "layout (replicas, tp, pp, dp, ep), total_devices, devices_range and rate_range_per_s (within the range of past errors; null where there is none), "
-        "binds, sensitivities (changes of the question and their answers), would_fit, bill (dated price and its kind, cost, power, energy, whole nodes), bill_with_a_spare, bill_at_the_mean, nearest_measurement (the closest "
+        "binds, simulated (the answer played request by request: the fewest replicas and devices that the simulator takes, within_slo of the "
+        "requests, whether that is met, ttft_quantile_s and itl_quantile_s, reason (why it differs by more than a replica and 5 %), and text; null where there are no targets, or playing takes "
+        "more than seconds), sensitivities (changes of the question and their answers), would_fit, bill (dated price and its kind, cost, power, energy, whole nodes), bill_with_a_spare, bill_at_the_mean, nearest_measurement (the closest "
         "published point, what we predict there, and error = ours / theirs - 1), memory (what each device "
         "holds, as memory --serve prints it), assumed, precision. With --rate or targets the first numbers are those of all replicas under "
         "load: rate_per_s, devices, quantile, ttft_s (that this share of requests stays within), itl_s and e2e_s (means), tokens_per_s, "

@@ -162,7 +162,7 @@ def ownership_cost(
         A value out of range; salvage together with an interest rate, or above the price.
 
     >>> year = 365.25 * 86400
-    >>> o = own(8, price=30e3, lifetime=4 * year, power=1000.0, pue=1.25, electricity_price=0.08 / 3.6e6, cooling=1.5,
+    >>> o = ownership_cost(8, price=30e3, lifetime=4 * year, power=1000.0, pue=1.25, electricity_price=0.08 / 3.6e6, cooling=1.5,
     ...         building=1.0, plant_lifetime=15 * year, devices_per_engineer=1000, salary=200e3 / year, network=3e3)
     >>> round(o.device_rate * 3600, 3)  # USD per hour
     1.083
@@ -287,7 +287,7 @@ def own_or_rent(owned: Ownership, rental_rate: Num, utilisation: Num = 1.0) -> O
         With ``inf`` where renting is cheaper at any use, or where rent saved never pays for the purchase.
 
     >>> year = 365.25 * 86400
-    >>> o = own(1, price=30e3, lifetime=4 * year, power=1000.0, pue=1.25, electricity_price=0.08 / 3.6e6, cooling=1.5,
+    >>> o = ownership_cost(1, price=30e3, lifetime=4 * year, power=1000.0, pue=1.25, electricity_price=0.08 / 3.6e6, cooling=1.5,
     ...         building=1.0, plant_lifetime=15 * year, devices_per_engineer=1000, salary=200e3 / year, network=3e3)
     >>> c = own_or_rent(o, 2.0 / 3600, 0.5)
     >>> round(c.break_even_utilisation, 3), c.cheaper

@@ -60,7 +60,7 @@ def thin_ticks(ticks: list[float], most: int) -> list[float]:
 def minor_ticks(ends: tuple[float, float]) -> list[float]:
     """Round values on a logarithmic axis of less than two decades: ones, twos and fives, and all digits where these are too few.
 
-    >>> between((1.0, 12.0)), between((3.0, 8.0))
+    >>> minor_ticks((1.0, 12.0)), minor_ticks((3.0, 8.0))
     ([1.0, 2.0, 5.0, 10.0], [3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
     """
     first, last = math.floor(math.log10(ends[0])), math.ceil(math.log10(ends[1]))
@@ -83,7 +83,7 @@ def label_ticks(one: Axis) -> list[tuple[float, str]]:
 def format_tick(value: float, log: bool) -> str:
     """Format a tick in few characters.
 
-    >>> written(20000.0, False), written(1e6, True), written(0.01, True)
+    >>> format_tick(20000.0, False), format_tick(1e6, True), format_tick(0.01, True)
     ('20,000', '10⁶', '0.01')
     """
     if value and log and not 1e-3 <= value < 1e5:

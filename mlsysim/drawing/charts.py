@@ -1,13 +1,17 @@
-"""Charts on two axes: curves and points."""
+"""Charts on two axes: as an SVG as narrow as a phone, its lines named where they run, the rest in a key above; or in Matplotlib."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
+from zlib import crc32
 
+from mlsysim.drawing.axes import axis, label_ticks
 from mlsysim.drawing.marks import Line, Marks, Name
-from mlsysim.drawing.plot import plotted
-from mlsysim.drawing.style import Drawing
+from mlsysim.drawing.naming import CROSSED, SHARES, Box, Boxes, Point, dense
+from mlsysim.drawing.style import GRID, HALO, INK, LETTER, SHOWN, WIDE, Drawing, page, words
 from mlsysim.errors import InputError
 
 # How lines are told apart beside their colour, in their order.
@@ -70,6 +74,212 @@ class Chart(Drawing):
             axes.set_title(self.title, fontsize=10)
         if any([line.label for line in self.lines] + [marks.label for marks in self.marks]):
             axes.legend(fontsize=8)
+
+
+_DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3", "dashdotdot": "8 3 2 3 2 3"}
+TALL, RIGHT = 216.0, 16.0  # of the plot; what is left beside it
+ROW, SYMBOL = 17.0, 32.0  # of the key
+CROWDED = 24.0  # what it may cost to name a line where it runs; a word on three points of another line costs 18
+NEAR, SHARED = 9.0, 24.0  # what counts as another line at the same place, and what it costs to name one there
+
+
+def mark(x: float, y: float, marker: str, color: str) -> str:
+    """A point, in the shape that its marker names: square, diamond, triangle, small dot, or dot."""
+    if marker == "s":
+        return f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8" fill="{color}"/>'
+    if marker in ("D", "^"):
+        low = 5 if marker == "D" else 0
+        path = f"M{x:.1f} {y - 5:.1f}l5 {5 if low else 9}" + ("l-5 5l-5 -5z" if low else "h-10z")
+        return f'<path d="{path}" fill="{color}"/>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2 if marker == "." else 4.5}" fill="{color}"/>'
+
+
+def _around(x: float, y: float, width: float) -> list[Point]:
+    """Where words may begin beside a point: above and below it, then on its sides."""
+    return [
+        (x - width / 2, y - 7),
+        (x - width / 2, y + 16),
+        (x + 7, y + 14),
+        (x - 7 - width, y - 6),
+        (x + 7, y - 6),
+        (x - 7 - width, y + 14),
+    ]
+
+
+def _beside(x: float, y: float, width: float, *, above: bool) -> list[Point]:
+    """Where the words of a mark may begin, first where its maker wants them."""
+    first, other = (-6.0, 14.0) if above else (14.0, -6.0)
+    sides = [(x + 8, y + first), (x + 8, y + other), (x + 8, y + 4)]
+    sides += [(x - 8 - width, y + first), (x - 8 - width, y + other), (x - 8 - width, y + 4)]
+    return sides + [(x - width / 2, y + dy) for dy in (18.0, -10.0, 32.0, -24.0)]
+
+
+class _Plot:
+    """What lies between the axes: lines and marks in place, and words that keep out of each other's way."""
+
+    def __init__(self, chart: Chart) -> None:
+        series: list[Line | Marks] = [*chart.lines, *chart.marks]
+        xs = [v for s in series for v in s.x] or [1.0, 10.0]
+        ys = [v for s in series for v in s.y] or [1.0, 10.0]
+        self.chart = chart
+        self.ay = axis(ys, chart.y_range, chart.y_log, TALL, 0.0)
+        self.y_ticks = label_ticks(self.ay)
+        self.left = 12.0 + LETTER * max([len(text) for _, text in self.y_ticks], default=0)
+        self.right = WIDE - RIGHT
+        self.ax = axis(xs, chart.x_range, chart.x_log, self.left, self.right)
+        self.lines = [self.places(line) for line in chart.lines]
+        self.seen = [[p for p in dense(line) if self.inside(p)] for line in self.lines]
+        self.boxes = Boxes(self.lines, self.left, self.right - 4, 0.0, TALL)
+        self.points = {id(m): self.places(m) for m in chart.marks if not isinstance(m, Name)}
+        self.boxes.taken += [(x - 6, y - 6, x + 6, y + 6) for points in self.points.values() for x, y in points]
+        self.said: list[str] = []
+        self.key: list[Line | Marks] = []
+        for name in chart.marks:
+            if isinstance(name, Name):
+                self.written(name)
+        for marks in chart.marks:
+            if not isinstance(marks, Name):
+                self.noted(marks)
+        for i, line in enumerate(chart.lines):
+            if line.label and not self.along(line.label, line.color, i):
+                self.key.append(line)
+        self.key += [m for m in chart.marks if m.label]
+
+    def places(self, one: Line | Marks) -> list[Point]:
+        return [(self.ax.place(x), self.ay.place(y)) for x, y in zip(one.x, one.y, strict=True)]
+
+    def inside(self, point: Point) -> bool:
+        return self.left - 0.1 <= point[0] <= self.right + 0.1 and -0.1 <= point[1] <= TALL + 0.1
+
+    def best(self, starts: Sequence[tuple[float, Point]], width: float, own: int) -> tuple[float, Point]:
+        """The cheapest place to begin; each comes with what it costs by itself."""
+        found: tuple[float, Point] = (1e9, (self.left + 4, 12.0))
+        for cost, (x, y) in starts:
+            if cost >= found[0]:
+                continue
+            if self.left < x < self.right:  # rather moved a little than over the edge
+                x = min(max(x, self.left + 4), max(self.left + 4, self.right - width - 2))
+            box: Box = (x - 2, y - 11, x + width + 2, y + 3)
+            cost += self.boxes.cost(box, own) + (
+                CROSSED * self.boxes.between(x + width / 2, y - 4, own) if own >= 0 else 0
+            )
+            if cost < found[0]:
+                found = cost, (x, y)
+        return found
+
+    def say(self, text: str, at: Point, color: str) -> None:
+        self.boxes.take(*at, LETTER * len(text))
+        self.said.append(f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" fill="{color}">{escape(text)}</text>')
+
+    def starts(self, i: int, width: float) -> list[tuple[float, Point]]:
+        """Places along a line, the likelier ones first."""
+        line, found = self.seen[i], []
+        for place, share in enumerate(SHARES if line else ()):
+            x, y = line[round(share * (len(line) - 1))]
+            shared = any(
+                abs(x - a) + abs(y - b) < NEAR for j, other in enumerate(self.seen) if j != i for a, b in other
+            )
+            found += [(place + SHARED * shared + 1.5 * (rank > 1), at) for rank, at in enumerate(_around(x, y, width))]
+        return found
+
+    def along(self, text: str, color: str, i: int) -> bool:
+        """Name a line where it runs, if there is room."""
+        starts = self.starts(i, LETTER * len(text))
+        cost, at = self.best(starts, LETTER * len(text), i)
+        if cost > CROWDED or all(own >= SHARED for own, _ in starts):  # lies on another all the way
+            return False
+        self.say(text, at, color)
+        return True
+
+    def written(self, name: Name) -> None:
+        """Words that their maker put on a line: there, or elsewhere along it if something is in the way."""
+        text, (x, y) = name.texts[0], self.places(name)[0]
+        width = LETTER * len(text)
+        start = {"start": x + 4, "middle": x - width / 2, "end": x - 4 - width}[name.anchor]
+        on = [
+            i
+            for i, line in enumerate(self.chart.lines)
+            if line.color == name.color and any(abs(a - x) + abs(b - y) < 0.1 for a, b in self.lines[i])
+        ]
+        own = on[0] if on else -1
+        starts = [(0.0, (start, y - 6 if name.above else y + 15)), (1.0, (start, y + 15 if name.above else y - 6))]
+        starts += [(3.0, at) for at in _around(x, y, width)]
+        starts += [(cost + 6, at) for cost, at in (self.starts(own, width) if on else [])]
+        self.say(text, self.best(starts, width, own)[1], name.color)
+
+    def noted(self, marks: Marks) -> None:
+        """The words of single points."""
+        for (x, y), text in zip(self.points[id(marks)], marks.texts, strict=False):
+            if text and self.inside((x, y)):
+                width = LETTER * len(text)
+                starts = [(float(i), at) for i, at in enumerate(_beside(x, y, width, above=marks.above))]
+                self.say(text, self.best(starts, width, -1)[1], INK)
+
+    def drawn(self) -> str:
+        """All of it, from the upper end of the axes."""
+        grid, ticks = [], []
+        for t, text in label_ticks(self.ax):
+            x = self.ax.place(t)
+            grid.append(f"M{x:.1f} 0V{TALL:g}")
+            half = LETTER * len(text) / 2
+            ticks.append(words(min(max(x, half), WIDE - half - 2), TALL + 16, text))
+        for t, text in self.y_ticks:
+            grid.append(f"M{self.left:.1f} {self.ay.place(t):.1f}H{self.right:g}")
+            ticks.append(words(self.left - 6, self.ay.place(t) + 4, text, "end"))
+        lines = "".join(
+            f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}" fill="none" stroke="{line.color}" '
+            f'stroke-width="2" stroke-dasharray="{_DASHES[line.dash]}"/>'
+            for line, points in zip(self.chart.lines, self.lines, strict=True)
+        )
+        dots = "".join(
+            mark(x, y, m.marker, m.color)
+            for m in self.chart.marks
+            if id(m) in self.points
+            for x, y in self.points[id(m)]
+        )
+        clip = f"plot-{crc32((lines + dots).encode()):x}"  # another chart on the same page has another
+        return (
+            f'<path d="{"".join(grid)}" stroke="{GRID}"/>{"".join(ticks)}'
+            f'<path d="M{self.left:.1f} 0V{TALL:g}H{self.right:g}" stroke="{INK}" fill="none"/>'
+            f'<clipPath id="{clip}"><rect x="{self.left - 5:.1f}" y="-5" width="{self.right - self.left + 10:.1f}" height="{TALL + 10:g}"/></clipPath>'
+            f'<g clip-path="url(#{clip})">{lines}{dots}</g>'
+            + (f'<g font-size="12" {HALO}>{"".join(self.said)}</g>' if self.said else "")
+            + words((self.left + self.right) / 2, TALL + 36, self.chart.x_label)
+        )
+
+    def keys(self, top: float) -> tuple[list[str], float]:
+        """The key of what is not named where it runs, in rows below ``top``, and where these end."""
+        x, y, found = 8.0, top, []
+        for one in self.key:
+            parts = textwrap.wrap(one.label, int((WIDE - 16 - SYMBOL) / LETTER))
+            wide = SYMBOL + LETTER * max(len(part) for part in parts) + 12
+            if x > 8 and x + wide > WIDE + 4:
+                x, y = 8.0, y + ROW
+            if isinstance(one, Line):
+                found.append(
+                    f'<path d="M{x:.0f} {y + 8:.0f}h26" stroke="{one.color}" stroke-width="2.5" stroke-dasharray="{_DASHES[one.dash]}"/>'
+                )
+            else:
+                found.append(mark(x + 13, y + 8, one.marker, one.color))
+            for i, part in enumerate(parts):
+                found.append(words(x + SYMBOL, y + 12 + ROW * i, part, "start"))
+            x, y = x + wide, y + ROW * (len(parts) - 1)
+        return found, y + ROW if self.key else top
+
+
+def plotted(chart: Chart) -> str:
+    """The chart as an SVG."""
+    plot = _Plot(chart)
+    body = [f"<title>{escape(chart.title or chart.y_label + ' against ' + chart.x_label)}</title>"]
+    top = 4.0
+    if chart.title:
+        body.append(words(WIDE / 2, top + 12, chart.title, size=13))
+        top += 20
+    body.append(words(4, top + 12, chart.y_label, "start", extra='font-weight="bold"'))
+    key, top = plot.keys(top + 19)
+    top += 8
+    body += [*key, f'<g transform="translate(0 {top:g})">{plot.drawn()}</g>']
+    return page(WIDE, top + TALL + 44, "".join(body), SHOWN)
 
 
 def on_lines(chart: Chart, *places: float) -> Chart:

@@ -56,7 +56,7 @@ def training_domain(device: Device, mixture: bool, precision: str, task: str) ->
     """The domain of a training step.
 
     >>> from mlsysim import catalog
-    >>> training_place(catalog.device("H100"), False, "fp8", "pretrain")
+    >>> training_domain(catalog.device("H100"), False, "fp8", "pretrain")
     {'generation': 'Hopper', 'kind': 'dense', 'precision': '8-bit', 'phase': 'pretrain'}
     """
     return prediction_domain(lineage(device)[0], MIXTURE if mixture else DENSE, width_of(precision), task)
@@ -65,7 +65,7 @@ def training_domain(device: Device, mixture: bool, precision: str, task: str) ->
 def loop_domain(generation: str, mixture: bool, latent: bool, precision: str, disaggregated: bool) -> Mapping[str, str]:
     """The domain of a closed loop: the precision is the format of most weights and products, as a server names it.
 
-    >>> loop_place("Hopper", True, False, "fp8_block", False)
+    >>> loop_domain("Hopper", True, False, "fp8_block", False)
     {'generation': 'Hopper', 'kind': 'mixture', 'precision': '8-bit', 'phase': 'aggregated'}
     """
     width = "4-bit" if precision in _LOOP_FOUR else "8-bit" if precision in _LOOP_EIGHT else "16-bit"

@@ -161,7 +161,7 @@ def _missing(line: Sequence[str]) -> str:
 def describe_class(name: str) -> str:
     """A class of the hierarchy in words.
 
-    >>> kin_words("AMD gpu"), kin_words("gpu"), kin_words("any"), kin_words("Hopper")
+    >>> describe_class("AMD gpu"), describe_class("gpu"), describe_class("any"), describe_class("Hopper")
     ('AMD GPUs', 'GPUs', 'all devices', 'Hopper')
     """
     *maker, kind = name.rsplit(" ", 1)

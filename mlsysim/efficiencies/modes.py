@@ -29,7 +29,7 @@ OWN, OWN_SOURCE = "own", "given by the caller"
 def check_mode(where: str, word: Any, kind: str = "an Efficiencies object") -> str:
     """Validate a mode; the error lists all three.
 
-    >>> checked("training_step", "bound")
+    >>> check_mode("training_step", "bound")
     'bound'
     """
     if not isinstance(word, str):
@@ -68,7 +68,7 @@ def has_range(name: str) -> bool:
 def describe(name: str, source: str) -> str:
     """State the efficiencies of an answer, their source, and whether there is a range.
 
-    >>> said("bound", "")
+    >>> describe("bound", "")
     'Efficiencies: bound (peak dense datasheet rates, no overhead, communication not overlapped; only a run that overlaps it can be faster).'
     """
     if name == BOUND:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from chapter_numbers import whole
 from made import Book, book
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +64,27 @@ def test_no_notebook_or_exercise_is_without_a_chapter() -> None:
     notebooks = {p.stem for p in (ROOT / "notebooks").glob("[0-9][0-9]-*.ipynb")}
     exercises = {p.name for p in (ROOT / "exercises").glob("[0-9][0-9]-*")}
     assert notebooks | exercises == set(CHAPTERS)
+
+
+# Chapters whose core takes longer than a sitting. It only goes down: fold a defence of the model, or move it to the chapter that owns it.
+LONG = {"03", "04", "06", "08", "12", "13"}
+
+
+def test_the_core_of_a_chapter_is_read_in_a_sitting() -> None:
+    core = {slug[:2]: whole.minutes((ROOT / "book" / f"{slug}.qmd").read_text("utf-8"))[0] for slug in CHAPTERS}
+    assert {n: m for n, m in core.items() if m > 45 and n not in LONG} == {}
+
+
+def test_a_way_through_the_book_leaves_out_nothing_that_it_needs() -> None:
+    texts = {int(slug[:2]): (ROOT / "book" / f"{slug}.qmd").read_text("utf-8") for slug in CHAPTERS}
+    labels = {re.search(r"\{#([\w-]+)\}", text)[1]: n for n, text in texts.items()}  # type: ignore[index]
+    needs = {
+        n: {labels[r] for r in re.findall(r"@([\w-]+)", text.split("::: {.reading}")[1].split(":::")[0])}
+        for n, text in texts.items()
+    }
+    assert all(need < n for n, found in needs.items() for need in found)
+    missing = {name: [n for n in route if not needs[n] <= set(route)] for name, route in whole.ROUTES.items()}
+    assert not any(missing.values()), missing
 
 
 @pytest.mark.slow

@@ -935,9 +935,9 @@ def test_the_table_without_a_sandbox(tmp_path: Path) -> None:
     [
         (["exercises/99-nothing", ".", "-o", "x.csv"], "unknown assignment"),
         (["01-iron-law", "no-such-folder", "-o", "x.csv"], "cannot be listed"),
-        (["01-iron-law", ".", "-o", "x.csv", "--timeout", "0"], "timeout = 0"),
+        (["01-iron-law", ".", "-o", "x.csv", "--timeout", "0"], "--timeout: '0' must lie in (0, 3600] s"),
         (["01-iron-law", ".", "-o", "x.csv", "--timeout", "soon"], "not a quantity"),
-        (["01-iron-law", ".", "-o", "x.csv", "--jobs", "0"], "jobs = 0"),
+        (["01-iron-law", ".", "-o", "x.csv", "--jobs", "0"], "--jobs: 0 must be a whole number of at least 1"),
         (["01-iron-law", "."], "-o"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 import mlsysim
 from mlsysim import catalog, energy, memory
 from mlsysim.course import live, sizing
-from mlsysim.course.sizing import answers, commands, exports, fields, plans, showing
+from mlsysim.course.sizing import commands, exports, fields, plans, showing
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 
@@ -396,7 +396,7 @@ def test_the_worker_answers_for_the_page() -> None:
 
     form = {"model": L8, "device": "H100", "rate": "20"}
     found = ask("size", form)
-    assert found["html"] == showing.answer(answers.size(form))
+    assert found["html"] == showing.answer(exports.size(form))
     assert found["heard"].startswith("Does it fit? Yes")
     assert ask("size", {})["field"] == "model"
     assert ask("export", form, "csv")["name"] == "size-it-serve.csv"

@@ -688,7 +688,7 @@ def test_the_command_prints_the_keys_and_the_text(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (["--split", "x"], "unknown split"),
+        (["--split", "x"], "--split: invalid choice: 'x'"),
         (["--run-as", "f32"], "not TYPE=PRECISION"),
         (["--device", "H10"], "unknown device"),
     ],

@@ -694,11 +694,11 @@ DRAWN = ["--rate", "2", "--requests", "9", "--input-len", "50", "--output-len", 
         ([*DRAWN, "--arrival-variation", "1e308"], "between 1e-06 and 100"),
         ([*DRAWN, "--arrival-variation", "5e-324"], "between 1e-06 and 100"),
         ([*DRAWN, "--length-variation", "5e-324"], "or be 0 for equal lengths"),
-        ([*DRAWN, "--input-len", "1e308"], "between 1 and 10,000,000 tokens"),
+        ([*DRAWN, "--input-len", "1e308"], "--input-len: '1e308' must lie in"),
         ([*DRAWN, "--input-len", "0.3"], "between 1 and 10,000,000 tokens"),
         ([*DRAWN, "--input-len", "1e7", "--length-variation", "1"], "give a smaller mean or variation"),
         ([*DRAWN, "--rate", "1e-320"], "beyond any float"),
-        ([*DRAWN, "--kv-blocks", "0"], "kv_blocks = 0"),
+        ([*DRAWN, "--kv-blocks", "0"], "--kv-blocks: 0 must be a whole number of at least 1"),
     ],
 )
 def test_simulate_says_what_is_wrong(more: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,9 @@ True
 """
 
 from mlsysim.course.sizing.answers import more as more
-from mlsysim.course.sizing.answers import size as size
 from mlsysim.course.sizing.commands import read_command as read_command
 from mlsysim.course.sizing.exports import export as export
+from mlsysim.course.sizing.exports import size as size
 from mlsysim.course.sizing.fields import FIELDS as FIELDS
 from mlsysim.course.sizing.fields import TASKS as TASKS
 from mlsysim.course.sizing.fields import Field as Field

@@ -205,9 +205,10 @@ def _number(name: str, label: str, value: Any, unit: str, form: str = ",.4g") ->
 def _alone(s: Served) -> tuple[Row, list[Row]]:
     """How fast a static batch is, and its rows."""
     g = s.generation
-    low, high = (float(x) for x in g.interval().ends)
+    known = g.interval()
+    low, high = (float(x) for x in known.ends)
     said = f"First token after {format_value(g.ttft, 's')}, then one every {format_value(g.itl, 's')}"
-    past = f" ({format_value(low, 's')} to {format_value(high, 's')} in {g.interval().quantiles.nominal:.0%} of past errors)"
+    past = f" ({format_value(low, 's')} to {format_value(high, 's')} in {known.quantiles.nominal:.0%} of past errors{known.caveat})"
     return Row("speed", "How fast", float(g.itl), "s", said), [
         _quantity("ttft", "Time to the first token", g.ttft, "s"),
         _quantity("itl", "Time between tokens", g.itl, "s"),
@@ -458,45 +459,6 @@ def sized(form: Mapping[str, str]) -> Sized:
     found.data = found.data or found.result.to_dict()
     found.lines = [*asked.notes, *found.lines]
     return found
-
-
-def size(form: Mapping[str, str]) -> dict[str, Any]:
-    """What a page shows of a form: three numbers, all rows, what is folded, and the code that repeats it.
-
-    Parameters
-    ----------
-    form : mapping of str to str
-        Texts by field of ``FIELDS``; untrusted.
-
-    Returns
-    -------
-    dict
-        ``answer`` with ``fits``, ``speed``, ``cost`` as numbers, ``first`` and ``rows`` with label, value, unit and text (plain
-        text), ``lines`` (plain text), ``folds`` (title and safe HTML), ``code``; or ``error`` with the ``field`` that it is about.
-
-    >>> found = size({"model": "Llama-3.1-8B", "device": "H100", "rate": "20"})
-    >>> [row["name"] for row in found["first"]], size({"device": "H100"})["field"]
-    (['fits', 'speed', 'cost'], 'model')
-    """
-    from mlsysim.course.sizing.exports import code
-
-    try:
-        s = sized(form)
-    except FieldError as error:
-        return {"error": str(error), "field": error.field}
-    except (MlsysimError, ValueError, OverflowError, ZeroDivisionError, RecursionError) as error:
-        return {"error": f"{error}", "field": ""}
-    first = (s.fits, s.speed, s.cost)
-    found: dict[str, Any] = {
-        "answer": {row.name: row.value for row in first},
-        "first": [vars(row) for row in first],
-        "rows": [vars(row) for row in s.rows],
-        "lines": s.lines,
-        "folds": [{"title": title, "html": html} for title, html in s.folds.items()],
-        "code": code(s),
-        "fields": dict(s.job.texts),
-    }
-    return dict(plain(found))  # what is not finite is no JSON
 
 
 def more(form: Mapping[str, str]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 import mlsysim
 from mlsysim.api.targets import SLO
 from mlsysim.course.sizing.answers import Sized, sized
-from mlsysim.errors import InputError
+from mlsysim.course.sizing.fields import FieldError
+from mlsysim.errors import InputError, MlsysimError
 from mlsysim.parallelism import Plan
 from mlsysim.results import plain
 
@@ -140,3 +141,40 @@ def _notebook(s: Sized) -> str:
         "nbformat_minor": 5,
     }
     return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def size(form: Mapping[str, str]) -> dict[str, Any]:
+    """What a page shows of a form: three numbers, all rows, what is folded, and the code that repeats it.
+
+    Parameters
+    ----------
+    form : mapping of str to str
+        Texts by field of ``FIELDS``; untrusted.
+
+    Returns
+    -------
+    dict
+        ``answer`` with ``fits``, ``speed``, ``cost`` as numbers, ``first`` and ``rows`` with label, value, unit and text (plain
+        text), ``lines`` (plain text), ``folds`` (title and safe HTML), ``code``; or ``error`` with the ``field`` that it is about.
+
+    >>> found = size({"model": "Llama-3.1-8B", "device": "H100", "rate": "20"})
+    >>> [row["name"] for row in found["first"]], size({"device": "H100"})["field"]
+    (['fits', 'speed', 'cost'], 'model')
+    """
+    try:
+        s = sized(form)
+    except FieldError as error:
+        return {"error": str(error), "field": error.field}
+    except (MlsysimError, ValueError, OverflowError, ZeroDivisionError, RecursionError) as error:
+        return {"error": f"{error}", "field": ""}
+    first = (s.fits, s.speed, s.cost)
+    found: dict[str, Any] = {
+        "answer": {row.name: row.value for row in first},
+        "first": [vars(row) for row in first],
+        "rows": [vars(row) for row in s.rows],
+        "lines": s.lines,
+        "folds": [{"title": title, "html": html} for title, html in s.folds.items()],
+        "code": code(s),
+        "fields": dict(s.job.texts),
+    }
+    return dict(plain(found))  # what is not finite is no JSON

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from mlsysim import catalog
-from mlsysim.course.sizing.answers import size
+from mlsysim.course.sizing.exports import size
 from mlsysim.course.sizing.fields import FIELDS, MOST_TEXT, TASKS, Field
 from mlsysim.errors import InputError
 

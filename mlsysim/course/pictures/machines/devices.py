@@ -8,7 +8,7 @@ from mlsysim.drawing.scenes import Arrow, Box, Curve, Scene, Shape, Words
 def format_quantity(value: float, unit: str, digits: int = 2) -> str:
     """A figure as a drawing says it: two digits, no more than the eye takes in.
 
-    >>> said(3.35e12, "byte/s")
+    >>> format_quantity(3.35e12, "byte/s")
     '3.4 TB/s'
     """
     return units.format(value, unit, digits)
