@@ -162,12 +162,12 @@ class Compared(Result):
         rate = "" if q.rate is None else f" at {q.rate:g} requests/s"
         targets = "" if q.slo is None else f", {q.slo}"
         head = wrap_lines([f"{q.model.name}{rate} of {work}{targets}; price: {self.kind}"])
-        said = [f"{a} costs less than {b}: {100 * chance:.0f} chances in 100" for (a, b), chance in self.odds.items()]
+        said = [f"{a} costs less than {b}: {_chance(chance)}" for (a, b), chance in self.odds.items()]
         if self.settles is not None:
             device, chance = self.settles
             said.append(
-                f"of the closest two a measurement of this job on {device} settles most: {100 * chance:.0f} chances in 100 to choose "
-                "the cheaper one"
+                f"of the closest two a measurement of this job on {device} settles most: the chance to choose the cheaper one goes from "
+                f"{_chance(min(self.odds.values()))} to {_chance(chance)}"
             )
         share = self.shared / _deviation(intervals.error_quantiles()["inference"]) ** 2
         said += (
@@ -191,6 +191,10 @@ class Compared(Result):
             "settles": None if self.settles is None else {"measure": self.settles[0], "chance": plain(self.settles[1])},
             "shared_variance": self.shared,
         }
+
+
+def _chance(value: float) -> str:
+    return "over 99 in 100" if value > 0.99 else f"{100 * value:.0f} in 100"
 
 
 def _effect(s: Served) -> Effect | None:

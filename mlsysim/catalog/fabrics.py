@@ -13,7 +13,7 @@ from mlsysim.errors import InputError
 from mlsysim.results import Report, Result, format_rows, format_value
 
 _KINDS = ("scale-up", "scale-out", "host")
-_ALGORITHMS = ("ring", "pipelined_tree", "in_switch", "in_switch_tree")
+_ALGORITHMS = ("ring", "pipelined_tree", "in_switch", "in_switch_tree", "in_fabric", "direct")
 _WRITING = ("flags", "lines", "chunks")  # finest first: LL, LL128, Simple
 _LIBRARIES = ("NCCL", "RCCL")
 _SHARED: dict[str, tuple[str, ...]] = {"writing": _WRITING, "library": _LIBRARIES}
@@ -35,6 +35,9 @@ class Link(Entry):
     links = count("Links of one device.")
     domain = count("Devices that such links can join.")
     latency = figure("s", "Latency of the link in s, where a source gives one.")
+    chunk_step = figure(
+        "s", "Cost of a ring's step of a whole chunk across it, s, where that of its fabric is another's."
+    )
     planned_bandwidth = figure("byte/s", "What NCCL's cost model counts on, byte/s.")
     in_switch_efficiency = figure(
         "1", "Share of the planned bandwidth that NCCL expects of a reduction inside the switch.", share=True
@@ -56,11 +59,12 @@ class Node(Entry):
 
     def _words(self) -> str:
         """Its device and its links."""
-        return f"{self.devices} x {self.device.name}, {self.scale_up.name} inside, {self.nics} x {self.scale_out.name} outside"
+        inside = f", {self.scale_up.name} inside" if self.scale_up else ""
+        return f"{self.devices} x {self.device.name}{inside}, {self.nics} x {self.scale_out.name} outside"
 
     vendor: str = ""
     device: Device
-    scale_up: Link
+    scale_up: Link | None = None  # a single device has none
     scale_out: Link
 
     devices = count("Devices in the node.")
@@ -69,6 +73,11 @@ class Node(Entry):
         "Devices that the scale-up link joins: those of the node, unless the entry says otherwise.",
         otherwise=lambda node: node.devices,
     )
+
+    @property
+    def library(self) -> str:
+        """Whose protocols run on its links."""
+        return self.scale_up.library if self.scale_up else Link.library
 
     @property
     def scale_up_bandwidth(self) -> float:
@@ -107,10 +116,11 @@ class Cluster(Result):
 
     def summary(self) -> list[str]:
         node = self.node
-        inside = f"{format_value(node.scale_up_bandwidth, 'byte/s')} a device, one way, in domains of {self.domain}"
+        within = format_value(node.scale_up_bandwidth, "byte/s") if node.scale_up else ""
+        inside = f"{within} a device, one way, in domains of {self.domain}"
         return format_rows(
             f"{self.nodes} x {node.name}: {self.devices} x {node.device.name}",
-            ("inside", f"{inside} ({node.scale_up.name})" if node.device.has("scale_up_bandwidth") else ""),
+            ("inside", f"{inside} ({node.scale_up.name})" if node.scale_up else ""),
             (
                 "outside",
                 f"{format_value(node.scale_out_bandwidth, 'byte/s')} a device, one way ({node.nics} x {node.scale_out.name} a node)",
@@ -182,6 +192,8 @@ class Protocol(Entry):
         otherwise=lambda _: 1.0,
     )
     payload = figure("1", "Share of the planned bandwidth that carries data.", share=True)
+    ranks = count("Devices that it is written for, where it is written for a number.")
+    most_bytes = figure("byte", "Largest buffer that it is taken for, byte, where there is one.")
 
 
 def finer_or_equal(finest: str, writing: str) -> bool:
@@ -210,9 +222,14 @@ def read_protocol(name: str, raw: Any, file: str) -> Protocol:
 
 def read_node(name: str, raw: Any, file: str) -> Node:
     """A node from its table; it may name devices and links of the catalogue and of the user."""
-    needed = ("device", "scale_up", "scale_out", "devices", "nics")
+    needed = ("device", "scale_out", "devices", "nics")
     made = {"device": hardware.device, "scale_up": link, "scale_out": link}
-    return entries.read(Node, "nodes", name, raw, file, needed=needed, made=made)
+    found = entries.read(Node, "nodes", name, raw, file, needed=needed, made=made)
+    if found.scale_up is None and found.domain > 1:
+        raise InputError(
+            f"{file}: {name[:60]}: no scale_up, the link that joins its {found.domain} devices; name one, or give domain = 1"
+        )
+    return found
 
 
 def load_links(path: str | Path) -> dict[str, Link]:

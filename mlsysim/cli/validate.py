@@ -9,6 +9,7 @@ from mlsysim.cli.arguments import Commands, print_json, shown_share
 from mlsysim.errors import InputError
 
 if TYPE_CHECKING:
+    from mlsysim.evidence.cases import CaseFile
     from mlsysim.evidence.scoring import Report
 
 
@@ -28,7 +29,9 @@ def _ranges(report: "Report") -> list[str]:
     return lines
 
 
-def _print_report(name: str, report: "Report", left_out: bool) -> None:
+def _print_report(file: "CaseFile", report: "Report", left_out: bool) -> None:
+    from mlsysim.evidence.scoring import rules
+
     s = report.summary
     constants = "no fitted constants"
     if report.mode == "calibrated":
@@ -37,7 +40,7 @@ def _print_report(name: str, report: "Report", left_out: bool) -> None:
             if left_out
             else "constants as shipped: rows that they were fitted to score too well (see --leave-one-group-out)"
         )
-    print(f"{name}: class {report.case_class}, mode {report.mode}, {constants}")
+    print(f"{file.name}: class {report.case_class}, mode {report.mode}, {constants}")
     print(f"{s.supported} of {s.n} rows supported; a row without a prediction counts as 100 % wrong")
     print(f"{'group':<28} {'rows':>5} {'MAPE':>8} {'bias':>8} {'within':>8} {'inside':>8}  domain")
     grounds: dict[str, Counter[str]] = {group: Counter() for group in s.groups}
@@ -53,6 +56,10 @@ def _print_report(name: str, report: "Report", left_out: bool) -> None:
     )
     for line in _ranges(report):
         print(line)
+    if s.unknown:
+        print(f"of {shown_share(s.unknown)} of the rows we do not know: the range is too wide, and holds nothing")
+    if rule := rules.score_rule(file, report):
+        print(rule.line())
     for reason, n in Counter(r.reason for r in report.rows if not r.supported).most_common(5):
         print(f"unsupported: {n} rows: {reason}")
 
@@ -98,15 +105,15 @@ def _validate(args: argparse.Namespace) -> None:
     else:
         published.run(args)
         return
-    reports = [(f.name, scoring.score(f, args.mode, args.leave_one_group_out)) for f in files]
+    reports = [(f, scoring.score(f, args.mode, args.leave_one_group_out)) for f in files]
     if args.json:
         found = [report.to_dict() for _, report in reports]
         print_json(found[0] if len(found) == 1 else {"classes": found})
         return
-    for i, (name, report) in enumerate(reports):
+    for i, (file, report) in enumerate(reports):
         if i:
             print()
-        _print_report(name, report, args.leave_one_group_out)
+        _print_report(file, report, args.leave_one_group_out)
 
 
 def add(commands: Commands) -> None:

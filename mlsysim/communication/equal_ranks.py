@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, collectives, units
@@ -359,10 +360,10 @@ def library_all_reduce(bytes: Num, ranks: int, node: Node | str, protocol: Proto
             f"library_all_reduce: ranks = {ranks} exceeds the {node.domain} devices of one {node.name} domain and fills no "
             f"whole number of them; give a multiple of {node.domain}"
         )
-    share = protocol.payload * (link.in_switch_efficiency if protocol.algorithm == "in_switch" else 1.0)
-    planned = link.planned_bandwidth * (node.scale_up_bandwidth / link.bandwidth)
+    share = protocol.payload * (link.in_switch_efficiency if link and protocol.algorithm == "in_switch" else 1.0)
+    planned = link.planned_bandwidth * (node.scale_up_bandwidth / link.bandwidth) if link else inf
     origins = {
-        "bandwidth": f"{link.origin('planned_bandwidth')}; payload share {share:g}",
+        "bandwidth": f"{link.origin('planned_bandwidth') if link else node.scale_out.origin('bandwidth')}; payload share {share:g}",
         "overhead": protocol.origin("base_latency"),
     }
     if protocol.algorithm == "in_switch":  # its one latency covers the whole call
@@ -433,8 +434,8 @@ def fastest_all_reduce(bytes: float, ranks: int, node: Node | str, in_switch: bo
     allowed = ["ring"]
     if ranks > node.domain:
         allowed.append("pipelined_tree")
-    elif in_switch and node.scale_up.has("in_switch_efficiency"):
+    elif in_switch and node.scale_up and node.scale_up.has("in_switch_efficiency"):
         allowed.append("in_switch")
-    own = [p for p in catalog.protocols().values() if p.library == node.scale_up.library and not p.fabric]
+    own = [p for p in catalog.protocols().values() if p.library == node.library and not p.fabric]
     names = [p for p in own if p.algorithm in allowed]
     return min((library_all_reduce(bytes, ranks, node, p) for p in names), key=lambda r: float(r.time))

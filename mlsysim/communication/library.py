@@ -1,8 +1,8 @@
 """A collective as a library runs it: every algorithm and protocol that its plan allows on these links, and the fastest of them.
 
 Shares of a link, steps and what a fabric allows are the libraries' own (NCCL's, AWS's plug-in for it, RCCL's), in the catalogue.
-Two numbers are fitted to published times and are the same for all machines: what a call costs, and what a chunk costs at every
-stage that it passes.
+Two numbers are fitted to published times: what a call of NCCL costs, and what a chunk costs at every stage that it passes.
+A library of another maker keeps the start of its own plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,23 +32,22 @@ _SPREADING = ("all_to_all", *_EXPERTS)  # every rank sends its own bytes to all 
 # Collectives that the library's own cost model knows.
 OPS = (*_RINGS, *_SPREADING)
 # What an algorithm may be called; auto takes the quickest, as the library does.
-ALGORITHM_WORDS = ("auto", "ring", "tree", "nvls")
+ALGORITHM_WORDS = ("auto", "ring", "tree", "nvls", "sharp")
 _OF_WORD = {
     "ring": ("ring",),
     "tree": ("pipelined_tree",),
     "nvls": ("in_switch", "in_switch_tree"),
-    "auto": ("ring", "pipelined_tree", "in_switch", "in_switch_tree"),
+    "sharp": ("in_switch", "in_fabric"),  # the fabric's switches add as well: only where they are asked to
+    "auto": ("ring", "pipelined_tree", "in_switch", "in_switch_tree", "direct"),
 }
 _NEAR = 0.1  # two bandwidths of an adapter that differ by less are the same
-_SWITCH_STAGES = (
-    4.0  # scatter, reduce, broadcast, gather: the roles of NCCL's kernel (nccl2026tuning, src/device/all_reduce.h)
-)
 # Grouped sends (nccl2026p2p): each of 16 channels runs 8 messages at a time, as many peers as an H100 node's channels serve when
 # every peer has one; up to 16 kB a peer in packets of four bytes and a flag of four.
 SENDS_TOGETHER = 16 * 8
 SHORT_MESSAGE = 16384.0
 _PACKED = 0.5
 _SHARED_BY = 1.0  # of a printed rate, where nothing is planned with less
+_FITTED = "NCCL"  # the library whose small calls the published rows time
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,11 @@ class CallCost(Result):
     chunk: float = 0.0  # of a chunk at a stage
     unnamed: str = ""  # fabric of a network of no name; none: the library's own steps
     share: float | None = None  # of a printed rate for links without a plan; None: all of it
+    library: str = ""  # whose calls the start was measured on; others keep their plan's. None named: everybody's
+
+    def start_of(self, library: str, planned: float) -> float:
+        """Start of a call of a library whose plan says so much."""
+        return planned if self.start is None or self.library not in ("", library) else self.start
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Wires(Result):
 
     ranks: float
     ranks_per_node: float
-    node_bandwidth: float
+    node_bandwidth: float  # of a rank that is alone in its domain: its adapter's
     network_bandwidth: float = inf  # of no interest while the ranks stay inside one domain
     scale_up: Link | None = None
     network: Link | None = None
@@ -101,14 +105,16 @@ class Wires(Result):
         """Whose protocols run on the links."""
         return self.scale_up.library if self.scale_up else "NCCL"
 
-    def reached(self, share: float | None) -> float:
-        """What a device can send inside the domain: the plan's share of its links, and of those only the ones to ranks of the group."""
+    def planned(self, share: float | None) -> float:
+        """Share of a device's links that is reached inside the domain: the plan's, and of the links only those to ranks of the group."""
+        if self.ranks_per_node == 1:
+            return 1.0
         link = self.scale_up
         planned = link.planned_share if link else None
         part = planned if planned is not None else share if share is not None else _SHARED_BY
         if link and link.topology == "fully connected" and link.has("links"):
-            part *= min(1.0, (self.ranks_per_node - 1) / link.links) if self.ranks_per_node > 1 else 1.0
-        return part * self.node_bandwidth
+            part *= min(1.0, (self.ranks_per_node - 1) / link.links)
+        return part
 
 
 @dataclass(frozen=True)
@@ -197,7 +203,18 @@ class LibraryTime(Result):
                     Term("bytes", c.bandwidth_time, c.label, dict(c.arguments)),
                 )
             if c.fill_time and c.bandwidth_time:
-                terms += (Term("bytes in chunks", c.bandwidth_time + c.fill_time, "eq-chunked-transfer", fill),)
+                first = (c.stages - 1.0) * self.cost.chunk
+                terms += (
+                    Term("bytes in chunks", c.bandwidth_time + c.fill_time + first, "eq-chunked-transfer", fill),
+                    Term(
+                        "of that the first chunk's waits, which the steps count",
+                        -first,
+                        "",
+                        {"stages": c.stages, "chunk_latency": self.cost.chunk},
+                        arithmetic="(1 - stages) * chunk_latency",
+                        units={"": "s", "stages": "1", "chunk_latency": "s"},
+                    ),
+                )
         origin = {"scale_up": w.scale_up, "network": w.network}
         notes = [f"{name}: {link.name}" for name, link in origin.items() if link]
         if w.scale_up and not w.scale_up.has("planned_bandwidth"):
@@ -212,7 +229,7 @@ class LibraryTime(Result):
                     ("bytes", self.bytes, "byte"),
                     ("ranks", w.ranks, "1"),
                     ("ranks_per_node", w.ranks_per_node, "1"),
-                    ("node_bandwidth", w.node_bandwidth, "byte/s"),
+                    *((("node_bandwidth", w.node_bandwidth, "byte/s"),) if w.ranks_per_node > 1 else ()),
                     *((("network_bandwidth", w.network_bandwidth, "byte/s"),) if w.nodes > 1 else ()),
                 )
             ),
@@ -227,7 +244,7 @@ class LibraryTime(Result):
             "bytes": self.bytes,
             "ranks": w.ranks,
             "ranks_per_node": w.ranks_per_node,
-            "node_bandwidth_bytes_per_s": w.node_bandwidth,
+            "node_bandwidth_bytes_per_s": w.node_bandwidth if w.ranks_per_node > 1 else None,
             "network_bandwidth_bytes_per_s": w.network_bandwidth if w.nodes > 1 else None,
             "protocol": self.protocol,
             "time_s": self.time,
@@ -263,7 +280,7 @@ def fitted_cost(constants: Mapping[str, Mapping[str, float]]) -> CallCost:
         return CallCost(None)
     own = constants["call"]
     unnamed = "EFA" if constants.get("unnamed network", {}).get("efa", 0.0) >= 0.5 else ""
-    return CallCost(own["startup_s"], own["chunk_s"], unnamed, _mean_plan())
+    return CallCost(own["startup_s"], own["chunk_s"], unnamed, _mean_plan(), _FITTED)
 
 
 def _mean_plan() -> float:
@@ -277,8 +294,7 @@ def _plans() -> Mapping[str, float]:
     """Share that a library plans with inside a domain, by architecture, of those whose links it has a plan for."""
     found: dict[str, list[float]] = {}
     for node in nodes().values():
-        share = node.scale_up.planned_share if node.scale_up else None
-        if share is not None and node.scale_up.kind == "scale-up":
+        if node.scale_up and (share := node.scale_up.planned_share) is not None and node.scale_up.kind == "scale-up":
             found.setdefault(node.device.architecture.removeprefix("Grace "), []).append(share)
     return {name: sum(shares) / len(shares) for name, shares in found.items()}
 
@@ -314,15 +330,17 @@ def wires(node: Node | str, ranks: int) -> Wires:
             f"of them; give a multiple of {node.domain}"
         )
     outside = node.scale_out_bandwidth if ranks > inside else inf
-    return Wires(ranks, inside, node.scale_up_bandwidth, outside, node.scale_up, node.scale_out)
+    within = node.scale_up_bandwidth if inside > 1 else node.scale_out_bandwidth
+    return Wires(ranks, inside, within, outside, node.scale_up, node.scale_out)
 
 
-def likely_network(architecture: str, bandwidth: float, unnamed: str = "") -> Link | None:
+def likely_network(architecture: str, bandwidth: float, unnamed: str = "", device: str = "") -> Link | None:
     """The adapter of the catalogue's nodes with such devices, when the bandwidth per device tells which; else one of ``unnamed``.
 
     Nodes of one device may have adapters of several makers with the same rate. Then the fabric ``unnamed`` decides, where it is
     among them; without it there is none. When no node fits, those decide whose bandwidth is nearest, so that a faster network
-    is not taken for a slower fabric than nodes with nearly as much have.
+    is not taken for a slower fabric than nodes with nearly as much have. A device that no node of the fabric ``unnamed`` has
+    does not lie on it: AWS rents no H20.
 
     Parameters
     ----------
@@ -332,10 +350,16 @@ def likely_network(architecture: str, bandwidth: float, unnamed: str = "") -> Li
         Per device and one way, between nodes.
     unnamed : str
         Fabric to take where several fit or none does.
+    device : str
+        Name of the device in the catalogue, where it is known.
 
     >>> likely_network("Ampere", 6.25e9).name, likely_network("Hopper", 50e9), likely_network("Hopper", 50e9, "EFA").name
     ('EFA-v1', None, 'EFA-v2')
+    >>> likely_network("Hopper", 50e9, "EFA", "H20") is None
+    True
     """
+    if device and not any(n.device.name == device and n.scale_out.fabric == unnamed for n in nodes().values()):
+        unnamed = ""
     own = [n for n in nodes().values() if n.device.architecture.removeprefix("Grace ") == architecture]
     fitting = [n.scale_out for n in own if abs(n.scale_out_bandwidth / bandwidth - 1.0) < _NEAR]
     if len({link.fabric for link in fitting}) == 1:
@@ -349,6 +373,7 @@ def likely_network(architecture: str, bandwidth: float, unnamed: str = "") -> Li
 
 # The link inside a domain by generation, and those of a host.
 _LINKS = {
+    "Volta": "NVLink-2",
     "Ampere": "NVLink-3",
     "Hopper": "NVLink-4",
     "Blackwell": "NVLink-5",
@@ -411,11 +436,18 @@ def _step(w: Wires, protocol: Protocol) -> float:
 _Parts = tuple[str, dict[str, float], float, float, float]  # label, arguments, steps, bytes, stages
 
 
+def _crossing(w: Wires, p: Protocol) -> float:
+    """A step of a ring over the network: with a single rank in each node all of it shows, and NCCL charges a tree's."""
+    if w.network and p.writing == "chunks" and w.network.has("chunk_step"):
+        return w.network.chunk_step
+    return fabrics.protocol(p.name.replace("-ring-", "-tree-") if w.ranks_per_node == 1 else p).scale_out_step
+
+
 def _ring(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
     outside = w.nodes > 1
     inside = max(_step(w, p), p.network_post) if outside and p.has("network_post") else _step(w, p)
     factor = p.network_factor if outside and op == "all_reduce" else 1.0
-    between = p.scale_out_step if outside else 0.0
+    between = _crossing(w, p) if outside else 0.0
     step = factor * float(collectives.ring_latency(w.ranks, w.ranks_per_node, inside, between, p.more_crossings))
     rate = p.payload * float(collectives.ring_bandwidth(w.ranks_per_node, reached, w.network_bandwidth))
     label, function = _RINGS[op]
@@ -444,21 +476,23 @@ def _switch(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Par
     rate = reached * w.scale_up.in_switch_efficiency
     function = collectives.in_switch_all_reduce
     given = {"bytes": size, "ranks": w.ranks, "bandwidth": rate}
-    return "eq-in-switch-allreduce", given, 0.0, float(function(**given)), _SWITCH_STAGES
+    return "eq-in-switch-allreduce", given, 0.0, float(function(**given)), w.ranks
 
 
 def _switches(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
+    """A tree joins the switches of the nodes, or the fabric's own switches add: then each node has one neighbour, the fabric."""
     assert w.scale_up is not None
+    nodes = 2.0 if p.algorithm == "in_fabric" else w.nodes
     given = {
         "ranks_per_node": w.ranks_per_node,
-        "nodes": w.nodes,
+        "nodes": nodes,
         "node_bandwidth": reached * w.scale_up.in_switch_efficiency,
         "network_bandwidth": w.network_bandwidth,
     }
     function = collectives.in_switch_tree_all_reduce
     waits = {"network_latency": p.scale_out_step}
     steps = float(function(bytes=0.0, **given, **waits))
-    stages = _SWITCH_STAGES + 2.0 * doublings(w.nodes)
+    stages = w.ranks_per_node + 2.0 * doublings(nodes)
     return "eq-in-switch-tree", {"bytes": size, **given, **waits}, steps, float(function(bytes=size, **given)), stages
 
 
@@ -484,7 +518,8 @@ def _spread(op: str, size: float, w: Wires, reached: float, share: float, bound:
         sent = given | {"token_bytes": size / packed}
         steps = 0.0 if bound else float(collectives.all_to_all(**waits))
         taken = float(collectives.moe_dispatch(**sent))
-        return Candidate(name, "direct", 0.0, steps, taken, 0.0, "eq-moe-dispatch", sent, waits=waits)
+        planned = 0.0 if p.library == _FITTED else p.base_latency
+        return Candidate(name, "direct", planned, steps, taken, 0.0, "eq-moe-dispatch", sent, waits=waits)
 
     if op in _EXPERTS:
         host = w.scale_up is not None and w.scale_up.kind == "host"
@@ -506,19 +541,39 @@ def _posted(p: Protocol) -> float:
     return like.network_post
 
 
-_TIMES = {"ring": _ring, "pipelined_tree": _tree, "in_switch": _switch, "in_switch_tree": _switches}
+def _pairs(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
+    given = {"bytes": size, "ranks": w.ranks, "bandwidth": p.payload * reached, "latency": _step(w, p)}
+    function = collectives.direct_all_reduce
+    steps, moving = (float(function(**given | silent)) for silent in ({"bytes": 0.0}, {"latency": 0.0}))
+    return "eq-direct-allreduce", given, steps, moving, 2.0
+
+
+_TIMES = {
+    "ring": _ring,
+    "pipelined_tree": _tree,
+    "in_switch": _switch,
+    "in_switch_tree": _switches,
+    "in_fabric": _switches,
+    "direct": _pairs,
+}
 
 
 def _possible(op: str, w: Wires, algorithm: str) -> tuple[str, ...]:
-    """Algorithms that do this here: a tree joins nodes, a switch sums in one domain, and both only all-reduce."""
+    """Algorithms that do this here: a tree joins nodes, a switch sums in one domain, and both only all-reduce.
+
+    Inside a domain all may write to all at once. Over nodes the switches of InfiniBand sum, and those of a network of no name.
+    """
     asked = set(_OF_WORD[algorithm])
     can: set[str] = {"ring"}
     if op == "all_reduce":
         reduces = w.scale_up is not None and w.scale_up.has("in_switch_efficiency")
         if w.nodes > 1:
-            can |= {"pipelined_tree"} | ({"in_switch_tree"} if reduces and w.ranks_per_node > 1 else set())
-        elif reduces:
-            can |= {"in_switch"}
+            can |= {"pipelined_tree"}
+            if reduces and w.ranks_per_node > 1:
+                sums = w.network is None or w.network.fabric == "InfiniBand"
+                can |= {"in_switch_tree"} | ({"in_fabric"} if sums else set())
+        else:
+            can |= {"direct"} | ({"in_switch"} if reduces else set())
     found = asked & can
     return tuple(sorted(found or {"ring"}))  # what cannot be had, the library replaces by a ring
 
@@ -542,7 +597,8 @@ def library_time(
     wires : Wires
         The links, as from :func:`wires` for a catalogue node.
     algorithm : str
-        ``auto``, or ``ring``, ``tree`` or ``nvls`` to hold the library to one; where it cannot be had, a ring is taken.
+        ``auto``, or ``ring``, ``tree``, ``nvls`` or ``sharp`` to hold the library to one; where it cannot be had, a ring is
+        taken. Switches of the fabric add (``sharp``) only where they are asked to.
     cost : CallCost or str
         ``calibrated``, ``datasheet`` or ``bound``, or the cost of a call of your own.
 
@@ -557,8 +613,9 @@ def library_time(
         An unknown operation or algorithm; a size below zero.
 
     Assumptions: all ranks start together and nothing else uses the links; a library changes its protocol at the size from
-    which another is faster; a call, and a chunk at a stage, cost the same on all machines. A chunk passes the devices of a node in a
-    ring, the way up and down in trees, four stages at a switch; between nodes the rings hide each other's filling. An all-to-all is
+    which another is faster; a call of NCCL, and a chunk at a stage, cost the same on all machines. A chunk passes the devices of a
+    node in a ring or at a switch, the way up and down in trees; between nodes the rings hide each other's filling, and what the
+    first chunk waits is in the steps. Every device has a process of its own, which AMD's library asks of its quickest way. An all-to-all is
     grouped sends, to ``SENDS_TOGETHER`` peers at a time, with an order of the host for every other node; a dispatch or a combine is
     written by the devices themselves, to all at once.
 
@@ -580,21 +637,21 @@ def library_time(
     cost = call_cost(cost) if isinstance(cost, str) else cost
     if wires.ranks == 1:
         return LibraryTime(op, bytes, wires, cost, ())
-    reached = wires.node_bandwidth if bound else wires.reached(cost.share)
+    share = 1.0 if bound else wires.planned(cost.share)
+    reached = share * wires.node_bandwidth
     found: list[Candidate] = []
     if op in _SPREADING:
-        spread = _spread(op, bytes, wires, reached, reached / wires.node_bandwidth, bound)
-        found += [_priced(c, cost, 0.0) for c in spread]
+        spread = _spread(op, bytes, wires, reached, share, bound)
+        found += [replace(c, start=cost.start_of(wires.library, c.start)) for c in spread]
     else:
         for p in _protocols(wires, _possible(op, wires, algorithm)):
+            if (p.has("ranks") and p.ranks != wires.ranks) or (p.has("most_bytes") and bytes > p.most_bytes):
+                continue
             label, given, steps, moving, stages = _TIMES[p.algorithm](op, bytes, wires, p, reached)
-            made = Candidate(p.name, p.algorithm, 0.0, 0.0 if bound else steps, moving, 0.0, label, given, stages)
-            found.append(_priced(made, cost, p.base_latency))
+            filled, first = (
+                float(collectives.chunked_transfer(time, 1.0, stages, cost.chunk)) for time in (moving, 0.0)
+            )
+            start, waits = cost.start_of(p.library, p.base_latency), 0.0 if bound else steps
+            fill = filled - first - moving
+            found.append(Candidate(p.name, p.algorithm, start, waits, moving, fill, label, given, stages))
     return LibraryTime(op, bytes, wires, cost, tuple(sorted(found, key=lambda c: c.time)))
-
-
-def _priced(c: Candidate, cost: CallCost, planned: float) -> Candidate:
-    """With the price of a call, and of filling the stages with its bytes in chunks of the best size."""
-    start = planned if cost.start is None else cost.start
-    filled = float(collectives.chunked_transfer(c.bandwidth_time, 1.0, c.stages, cost.chunk))
-    return replace(c, start=start, fill_time=filled - c.bandwidth_time)

@@ -246,7 +246,9 @@ def _range_words(p: Point, which: str) -> str:
     if p.user_range is None or p.device_range is None:
         return "none: this class of predictions has none"
     (a, b), (c, d) = p.device_range, p.user_range
-    return f"{which} {p.range_whose}: {a:.4g} to {b:.4g} tokens/s a device and {c:.3g} to {d:.3g} a user"
+    end = intervals.log_error(d, c) / 2.0
+    caveat = f"; wider than x{intervals.LARGEST:g}: we do not know" if end > math.log(intervals.LARGEST) else ""
+    return f"{which} {p.range_whose}: {a:.4g} to {b:.4g} tokens/s a device and {c:.3g} to {d:.3g} a user{caveat}"
 
 
 def _formats(model: Model, device: Device, wanted: Sequence[str] | None) -> Iterator[tuple[str, dict[str, str]]]:
@@ -523,12 +525,13 @@ def _loops(
     first = found[0][1]
     steps, begin = shipped("serving_tpot"), shipped("serving_ttft")
     fused = float(first.device.has("peak_flops.fp4") and first.precision == "fp4")
-    by: ServerOverheads = serving.server_constants(first.work, fused, steps)
+    blocks = float(first.precision == "fp8" and serving.in_blocks(model, first.device))
+    by: ServerOverheads = serving.server_constants(first.work, fused, steps, blocks)
     eff = serving.served(first.efficiencies, by)
     apart = float(mode == "disaggregated")
-    latency, pace = serving.ttft_constants(first.work, "", begin, fused)
+    latency, launches, pace = serving.ttft_constants(first.work, begin, fused=fused)
 
-    def pool(at: Sequence[int], replicas: Sequence[int]) -> Pool:
+    def pool(at: Sequence[int], replicas: Sequence[int], eff: inference.Efficiencies) -> Pool:
         splits, machines = (
             _stacked([found[i][1].split for i in at]),
             _stacked([found[i][1].machine for i in at]),
@@ -536,8 +539,8 @@ def _loops(
         slots = np.array([found[i][2] for i in at])
         return Pool(splits, machines, eff, np.array(replicas, float), slots)
 
-    decode = pool([c.decode for c in choices], [c.decoders for c in choices])
-    prefill = pool([c.prefill for c in choices], [c.prefillers for c in choices]) if apart else None
+    decode = pool([c.decode for c in choices], [c.decoders for c in choices], serving.answers(eff, by))
+    prefill = pool([c.prefill for c in choices], [c.prefillers for c in choices], eff) if apart else None
     w = first.work
     cache = input_len * w.kv_elements * w.layers * first.split.kv_bytes
     return serving.closed_loop(
@@ -549,6 +552,7 @@ def _loops(
         output_len=float(output_len),
         disaggregated=apart,
         latency=latency,
+        launches=launches,
         prefill_slowdown=pace,
         transfer=apart * cache / serving.ADAPTER,
         drafted=drafted,

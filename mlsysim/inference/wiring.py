@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 from mlsysim import communication
 from mlsysim.catalog import Link
@@ -24,6 +25,7 @@ def tensor_plans(
     captured: bool,
     link: Link | None = None,
     network: Link | None = None,
+    device: str = "",
 ) -> Plans:
     """The protocols of a library for the all-reduces of ``tp`` ranks, as :class:`Machine` keeps them; none inside a domain.
 
@@ -41,18 +43,25 @@ def tensor_plans(
         Whether calls lie in a graph, so that no host starts them: a call then costs what the library's own plan says.
     link, network : Link, optional
         Where they are known; else what such devices have.
+    device : str
+        Name of the device in the catalogue, where it has one.
     """
-    link = link or communication.likely_link(line, intra)
+    # A device that is alone in its box has no slot either that leads to another.
+    link = link or communication.likely_link(line, intra if inside > 1 else inf)
     host = link is not None and link.kind == "host"
     if tp <= 1 or word not in (CALIBRATED, DATASHEET, BOUND) or (tp <= inside and not host):
         return ()
     cost = communication.call_cost(word)
     if network is None and tp > inside:
         generation = line[1] if "," in line[0] else line[0]  # of a part that was cut, the whole one's
-        network = communication.likely_network(generation, inter, cost.unnamed)
+        network = communication.likely_network(generation, inter, cost.unnamed, device)
     if captured and word == CALIBRATED:
         cost = replace(cost, start=None)
     near = min(tp, inside)
-    wires = communication.Wires(tp, near, intra, inter if tp > near else float("inf"), link, network)
+    wires = communication.Wires(tp, near, intra, inter if tp > near else inf, link, network)
     found = communication.library_time("all_reduce", 1.0, wires, cost=BOUND if word == BOUND else cost)
-    return tuple((c.start + c.latency_time, c.bandwidth_time, c.stages, cost.chunk) for c in found.candidates)
+    # A message in chunks waits for its first one, which the steps have counted.
+    return tuple(
+        (c.start + c.latency_time - (c.stages - 1.0) * cost.chunk, c.bandwidth_time, c.stages, cost.chunk)
+        for c in found.candidates
+    )

@@ -71,6 +71,9 @@ class Efficiencies:
     routing_cv2: Num = (
         0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
     )
+    score_bytes: Num = (
+        0.0  # traffic of a query-key pair of a head, where attention of prompts keeps its scores in memory
+    )
     network_start: Num = 0.0  # s that a message to experts takes where it leaves the domain, however short it is
     exponential: Num = 0.0  # 16-bit FLOP in the time of an exponential of the softmax; 0 hides it
 
@@ -334,9 +337,10 @@ class _Rank:
         cut = minimum(s.tp, w.kv_shards + e.spread * maximum(0.0, sequences - w.kv_shards))
         group = where(latent > 0, 1.0, maximum(1.0, w.heads / maximum(s.tp, w.kv_shards)))
         readings = where(decode > 0, cache_readings(group, e.ungrouped), 1.0)
+        scores = where(decode > 0, 0.0, e.score_bytes * n * pairs * w.heads / s.tp)
         return self.component(
             n * 2.0 * pairs * w.heads * macs / s.tp,
-            n * seen * w.kv_elements * s.kv_bytes / cut * readings,
+            n * seen * w.kv_elements * s.kv_bytes / cut * readings + scores,
             m.half_peak_flops * share,
             m.memory_bandwidth * (e.cache + latent * (e.latent_cache - e.cache)),
         )

@@ -70,4 +70,4 @@ def server_quantiles(part: str) -> ErrorQuantiles:
     """
     raw = shipped_toml(__package__, "server_ranges.toml")
     shared = raw["starts"]
-    return ErrorQuantiles(f"server {part}", KNOWN, ("server starts",), **shared, **raw["parts"][part])
+    return ErrorQuantiles(f"server {part}", KNOWN, **shared, **raw["parts"][part])

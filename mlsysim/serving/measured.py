@@ -20,13 +20,14 @@ from mlsysim.efficiencies import lineage
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.memory.serving import checkpoint
 from mlsysim.results import Result, plain
-from mlsysim.serving.closed import DRAWN, DRAWN_LENGTHS
+from mlsysim.serving.closed import drawn
 from mlsysim.serving.loops import loop_rate
 
 _FILES = ("evidence/rows/serving.csv", "evidence/measured/fronts.toml")
 _BACKENDS = {"trtllm": "TensorRT-LLM", "sglang": "SGLang", "vllm": "vLLM"}
 # How the tables write formats: what the products run in, and the format of the weights where it is another.
 _PRODUCTS = {"fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "fp4", "int4_wo": "bf16", "bf16": "bf16"}
+LENGTH_RANGE = 0.8  # least length over the greatest of the runs of fronts.toml (InferenceX: RANDOM_RANGE_RATIO)
 _NEAR = 4.0  # times the tokens of a prompt or of an answer, up to which a point is near
 
 
@@ -46,6 +47,7 @@ class MeasuredPoint(Result):
     itl: float | None  # s; None where the source prints a rate alone
     source: str
     where: str
+    mean_length: float = 1.0  # mean of the lengths that are sent, over those printed
 
     @property
     def precision(self) -> str:
@@ -55,8 +57,7 @@ class MeasuredPoint(Result):
     @property
     def mean_lengths(self) -> tuple[float, float]:
         """Tokens of a prompt and of an answer on average: where lengths are drawn, fewer than those printed."""
-        drawn = DRAWN if (self.input_len, self.output_len) in DRAWN_LENGTHS else 1.0
-        return drawn * self.input_len, drawn * self.output_len
+        return self.mean_length * self.input_len, self.mean_length * self.output_len
 
     @property
     def user_rate(self) -> float:
@@ -108,6 +109,7 @@ def points_of_rows(rows: Iterable[Mapping[str, str]]) -> Iterator[MeasuredPoint]
         yield _timed(
             row["model"], row["device"], f"{server} {row['backend_version']}".strip(), row["gemm_quant"], tp,
             float(row["input_len"]), float(row["output_len"]), c, itl, ttft, row["source"], row["where"],
+            float(row["length_range"] or 1.0),
         )  # fmt: skip
 
 
@@ -117,22 +119,25 @@ def points_of_runs(runs: Mapping[str, Mapping[str, Any]]) -> Iterator[MeasuredPo
         if run.get("degrees") or run.get("drafted"):
             continue
         p, n, counted = float(run["input_len"]), float(run["output_len"]), run.get("counted")
+        least = float(run.get("length_range", LENGTH_RANGE))
+        mean = float(drawn(least)[0])
         about = (run["model"], run["device"], f"{run['server']} {run['release']}".strip(), run["weights"])
         for tp, _, c, *measured in run["rows"]:
             if counted:  # of prompt and answer together
                 rate = float(measured[0]) * n / (p + n) / (tp if counted == "server" else 1)
-                yield MeasuredPoint(*about, int(tp), p, n, int(c), rate, None, run["source"], run["where"])
+                yield MeasuredPoint(*about, int(tp), p, n, int(c), rate, None, run["source"], run["where"], mean)
             else:
-                yield _timed(*about, int(tp), p, n, int(c), *measured, run["source"], run["where"])
+                itl, ttft = map(float, measured)
+                yield _timed(*about, int(tp), p, n, int(c), itl, ttft, run["source"], run["where"], least)
 
 
 def _timed(
     model: str, device: str, server: str, weights: str, tp: int, p: float, n: float, c: int, itl: float, ttft: float,
-    source: str, where: str,
+    source: str, where: str, least: float,
 ) -> MeasuredPoint:  # fmt: skip
-    drawn = DRAWN if (p, n) in DRAWN_LENGTHS else 1.0
-    rate = float(loop_rate(c, ttft, itl, drawn * n)) * drawn * n / tp
-    return MeasuredPoint(model, device, server, weights, tp, p, n, c, rate, itl, source, where)
+    mean = float(drawn(least)[0])
+    rate = float(loop_rate(c, ttft, itl, mean * n)) * mean * n / tp
+    return MeasuredPoint(model, device, server, weights, tp, p, n, c, rate, itl, source, where, mean)
 
 
 @cache

@@ -35,6 +35,7 @@ class Efficiencies:
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
     attention_backward: Num = 1.0  # of what attention reaches forward, its backward kernels
     attention_sharded: Num = 0.0  # of the 16-bit peak where weights are sharded: general kernels; 0: the same as others
+    exponential: Num = 0.0  # 16-bit FLOP at the peak in the time of one exponential of the softmax; 0: they hide
     array: Num = (
         1.0  # numbers that a side of the matrix unit takes at a time: a narrower head leaves the rest of it idle
     )

@@ -43,10 +43,6 @@ CONTENTION = 1.0  # as long as the bytes of a hidden gathering take on the fast 
 # Causal attention with two pieces a rank: half of the blocks that come round the ring meet all queries, the others the later
 # half. Each gives a part of the result, which nvidia2026tecp adds to the sum of those before.
 JOINED = 0.75
-# Attention waits for exponentials as well as for products. In the clock in which 16 exponentials come out of a multiprocessor of
-# Blackwell (together2026fa4) its tensor cores do 8,192 FLOP; with heads of 128 a score takes 3.5 x 512 FLOP forward and
-# backward, and two exponentials. Blackwell Ultra, the same silicon otherwise, has twice the rate of them (nvidia2026softmax).
-SOFTMAX_GAIN = {"Blackwell Ultra": (3.5 * 512 + 2 * 8192 / 16) / (3.5 * 512 + 2 * 8192 / 32)}
 TILE = 128.0  # rows of a tile of grouped products: nvidia2023matmul, sec. 3.1
 # Of the multiprocessors, those that all-to-all kernels hold while products run beside them: 20 of the 132 of an H800
 # (deepseek2024v3report, sec. 3.2.2).
@@ -131,7 +127,7 @@ def from_constants(
     asked : str
         What else its source should say.
     most : tuple of float
-        As of :func:`most_of`: no step multiplies faster than its maker at best.
+        As of :func:`most_of`: what the maker of the very device reached with products stands before its relatives' figures.
     traced : bool
         Whether every figure knows its source, for an explanation.
     """
@@ -160,13 +156,11 @@ def from_constants(
     kernels, software = kernel_shares(line, traced).values, dict(constants["software"])
     kept, own = software.pop("in_step"), constants.get(TPU, {}).get("gemm") if TPU in line else None
     products = [kernels[name] for name in (product_kernel(precision), "products_16")]
-    gemm, head = (min(p * clock, best) * kept for p, best in zip(products, most, strict=True))
+    gemm, head = ((best if best < math.inf else p * clock) * kept for p, best in zip(products, most, strict=True))
     if own is not None:
         gemm = head = own * clock
         kept = 1.0
-    whole, sharded = (
-        share * clock * softmax_gain(line) * kept for share in attention_shares(line, kernels["attention"])
-    )
+    whole, sharded = (share * clock * kept for share in attention_shares(line, kernels["attention"]))
     kin = "" if rows_ran_on(constants, line) else f"; {kin_of(line)}"
     return Efficiencies(
         name=CALIBRATED,
@@ -177,6 +171,7 @@ def from_constants(
         attention=whole,
         attention_sharded=sharded,
         attention_backward=ATTENTION_BACKWARD,
+        exponential=kernels.get("exponential", 0.0) / (clock * kept),
         array=ARRAY.get(line[0], 1.0),
         layer_overhead=KERNELS * kernels["start"],
         **counted_software(line),
@@ -188,10 +183,11 @@ def from_constants(
 def product_kernel(precision: str) -> str:
     """Which products of ``kernels.toml`` those of a precision are.
 
-    >>> product_kernel("mxfp8"), product_kernel("bf16")
-    ('products_8', 'products_16')
+    >>> product_kernel("nvfp4"), product_kernel("mxfp8"), product_kernel("bf16")
+    ('products_4', 'products_8', 'products_16')
     """
-    return "products_8" if cast_bytes(precision) else "products_16"
+    width = NARROW_BYTES.get(PEAK_FORMAT.get(precision, precision), _16_BIT)
+    return "products_16" if width >= _16_BIT else "products_8" if width > 0.5 else "products_4"
 
 
 def most_of(device: Device | None, precision: str) -> tuple[float, float]:
@@ -201,15 +197,6 @@ def most_of(device: Device | None, precision: str) -> tuple[float, float]:
     [0.581, 0.645]
     """
     return best_share(device, PEAK_FORMAT.get(precision, precision)), best_share(device, "bf16")
-
-
-def softmax_gain(line: Sequence[str]) -> float:
-    """How much faster attention is for units that make exponentials faster, beside a generation of the same silicon.
-
-    >>> round(softmax_gain(("Blackwell Ultra", "NVIDIA gpu", "gpu", "any")), 2), softmax_gain(("Hopper", "any"))
-    (1.22, 1.0)
-    """
-    return SOFTMAX_GAIN.get(line[0], 1.0)
 
 
 def counted_software(line: Sequence[str]) -> dict[str, float]:
@@ -260,13 +247,14 @@ def rows_ran_on(constants: Constants, line: Sequence[str]) -> bool:
 
 
 def kin_of(line: Sequence[str]) -> str:
-    """Whose kernels a device without rows in the fit takes, in words.
+    """Whose products a device without rows in the fit takes, in words.
 
     >>> kin_of(("CDNA 5", "AMD gpu", "gpu", "any"))
     'no row ran on CDNA 5: kernels of all devices'
     """
     what = line[0] if len(line) > 1 else "a device that is known by this name"
-    return f"no row ran on {what}: kernels of {describe_class(kernel_shares(line).whose)}"
+    whose = next(name for i, name in enumerate(line) if "products_16" in kernel_shares(line[: i + 1]).values)
+    return f"no row ran on {what}: kernels of {describe_class(whose)}"
 
 
 def efficiencies_of(
@@ -324,6 +312,7 @@ _ORIGINS = {
     "messengers": "deepseek2024v3report, sec. 3.2.2: 20 of 132 multiprocessors",
     "joined": "counted: nvidia2026tecp",
     "attention_backward": "FlashAttention-2's backward beside its forward: dao2023flashattention2, sec. 1",
+    "exponential": "units for exponentials beside matrix units: together2026fa4, nvidia2026softmax",
     "array": "sides of the matrix unit: google2026tpuv6e",
     "written": "counted: what products write",
     "contention": "the bound: bytes of a hidden gathering stop arithmetic",

@@ -183,7 +183,13 @@ def _attention(
         roofline.compute_time,
         flops=core * tokens / p.tp,
         peak_flops=m.half_peak_flops,
-        efficiency=where(sharded & (e.attention_sharded > 0), e.attention_sharded, e.attention),
+        efficiency=call(
+            "attention's share",
+            kernels.softmax_share,
+            share=where(sharded & (e.attention_sharded > 0), e.attention_sharded, e.attention),
+            pair_flops=where(w.heads > 0, 2.0 * (w.qk_dim + w.v_dim), 1.0),
+            exponential_flops=e.exponential,
+        ),
     )
     if p.cp_contiguous:
         attend = attend * call("causal imbalance", parallelism.causal_imbalance, pieces=p.cp)

@@ -199,10 +199,14 @@ def _library() -> dict[str, str]:
             "chapter 4 says whose network an unnamed one is taken for, and scores the fit; they have changed"
         )
     node, refuted = catalog.node("P6-B200"), catalog.protocol("efa-tree-simple").scale_out_step
+    assert node.scale_up is not None
     rate = node.scale_up.planned_bandwidth * node.scale_up.in_switch_efficiency
     trees = collectives.in_switch_tree_all_reduce(262144, 8, 4, rate, node.scale_out_bandwidth, cost.start, refuted)
 
     quarter = communication.library_time("all_reduce", 262144.0, communication.wires("P6-B200", 32))
+    pairs = communication.library_time("all_reduce", 16e3, communication.wires("MI300X-platform", 8))
+    if not pairs.protocol == "rccl-pairs-ll":
+        raise ValueError("chapter 4 says that eight MI300X write to all at once; they no longer do")
     if not trees < quarter.time:
         raise ValueError("chapter 4 says that the refuted tree would be the fastest; it no longer would")
 
@@ -224,6 +228,9 @@ def _library() -> dict[str, str]:
         "steps": share(log[2].left_out_source),
         "refuted": _time(trees, 2),
         "quarter": _time(quarter.time),
+        "refit": share(next(line for line in log if "refitted to three sets" in line.variant).left_out_source),
+        "pairs": _time(pairs.time),
+        "amd_ring": _time(next(c.time for c in pairs.candidates if c.protocol == "rccl-ring-ll")),
         "tree_step": _time(catalog.protocol("efa-nvls-tree").scale_out_step),
         "mega": _time(communication.library_time("all_reduce", 2.0**20, communication.wires("P6-B200", 32)).time),
     }

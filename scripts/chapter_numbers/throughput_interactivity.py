@@ -8,6 +8,7 @@ from mlsysim import evidence, experts, explore, inference, serving, units
 from mlsysim.efficiencies import shipped
 from mlsysim.evidence.hypotheses import expert_claims
 from mlsysim.evidence.measured import fronts, service
+from mlsysim.evidence.predictors import PREDICTORS
 from mlsysim.evidence.scoring.scores import shipped_scores
 from mlsysim.evidence.studies.played_loops import answer_time_at, played_loops
 from mlsysim.serving.closed import shared_step_delay
@@ -70,6 +71,21 @@ def _alike() -> dict[str, str]:
     )
     names = {"alike": alike.ttft, "free_alike": free.ttft, "alike_measured": run.value}
     return {name: units.format(float(value), "s") for name, value in names.items()}
+
+
+def _first() -> dict[str, str]:
+    """First tokens of one run, as a mean and as a median, and of one user, beside the closed loop."""
+    found: dict[str, str] = {}
+    for name, statistic in (("one", "median"), ("median", "median"), ("mean", "mean")):
+        run = evidence.measurements("service")[f"r1-first-{name}"]
+        row = {k: float(v) for k, v in run.inputs.items() if k != "devices"} | {
+            "model": "DeepSeek-R1", "device": run.device, "backend": "SGLang", "mode": "agg", "precision": run.precision,
+            "gemm_quant": "fp8_block", "moe_quant": "fp8_block", "tp": float(run.inputs["devices"]), "statistic": statistic,
+            "requests_per_user": 5.0,
+        }  # fmt: skip
+        ours = PREDICTORS["serving_ttft"].predict(row, shipped("serving_ttft")).predicted
+        found |= {name: units.format(run.value, "s", 2), f"{name}_ours": units.format(float(ours or 0.0), "s", 2)}
+    return found
 
 
 def _queue() -> dict[str, str]:
@@ -147,6 +163,7 @@ def numbers() -> dict[str, Any]:
             "share": units.format(serving.shared_itl(0.0, 0.1, 10.0, 10.0, 100.0), "s"),
             "pools": f"{serving.pools_rate(2000.0, 8000.0, 4000.0, 1000.0):,.0f}",
         },
+        "first": _first(),
         "held": {run: units.format(published[f"llama-first-{run}"].value, "s") for run in ("held", "free")} | _alike(),
         "queue": _queue(),
         "uneven": {

@@ -16,7 +16,7 @@ from mlsysim.evidence.scoring.scores import shipped_scores
 from mlsysim.evidence.studies.shipped import training_cases
 from mlsysim.parallelism import Plan
 from mlsysim.training import Efficiencies, TrainingStep
-from mlsysim.training.shares import ATTENTION_BACKWARD, KERNELS, OLDER_ATTENTION, softmax_gain
+from mlsysim.training.shares import ATTENTION_BACKWARD, KERNELS, OLDER_ATTENTION
 
 _FAR = 0.25  # error from which a source is named
 COUNTED = replace(training.BOUND, name="counted", elementwise=34.0, dp_overlap=1.0)
@@ -252,7 +252,6 @@ def _score() -> dict[str, str]:
         "attention_backward": f"{ATTENTION_BACKWARD:.2f}",
         "kernels_of_a_layer": f"{KERNELS:g}",
         "start": units.format(plain.values["start"], "s", 2),
-        "softmax_gain": f"{softmax_gain(lineage(catalog.device('GB300'))):.2f}",
         "best_mi300x": _share(best_share(catalog.device("MI300X"), "fp8"), 0),
         "passes": f"{h100.elementwise:.0f}",
         "link": f"{h100.link:.2f}",

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from mlsysim.evidence.cases import CaseFile
 from mlsysim.evidence.predictors import PREDICTORS, READ_BY_SOLVERS, Constants
-from mlsysim.evidence.reality.simple import ROOFLINES
 from mlsysim.evidence.scoring import fit, scores
-from mlsysim.evidence.scoring.baselines import score_baselines, score_per_generation
+from mlsysim.evidence.scoring.baselines import score_baselines
 from mlsysim.evidence.scoring.leaving import Leaving
 from mlsysim.evidence.written import toml
 
@@ -40,8 +39,7 @@ def write_scores(found: Leaving, date: datetime.date) -> Path:
     file = found.file
     path = SCORES / f"{file.case_class.name}.toml"
     path.parent.mkdir(exist_ok=True)
-    generations = score_per_generation(file) if file.case_class.name in ROOFLINES else None
-    sheet = scores.measure(found, baseline_errors(file), date, generations)
+    sheet = scores.measure(found, baseline_errors(file), date)
     path.write_text(scores.as_toml(sheet), encoding="utf-8")
     return path
 

@@ -1,42 +1,31 @@
-"""The quantiles of past errors that ``mlsysim.intervals`` reads, and those of what servers hold (``fit_all.py`` writes them)."""
+"""The spreads of past errors that ``mlsysim.intervals`` reads, and the quantiles of what servers hold (``fit_all.py`` writes them)."""
 
 import datetime
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from mlsysim.evidence.cases import CaseFile
+from mlsysim.efficiencies import pooled_share
 from mlsysim.evidence.measured.memory import ServerStart, all_starts
 from mlsysim.evidence.scoring.conformal import NOMINAL, GroupedErrors
 from mlsysim.evidence.scoring.domains import ground
-from mlsysim.evidence.scoring.ranges import POOLS, Left, entry, held_later, shared_error
 from mlsysim.evidence.written import toml
-from mlsysim.intervals import KNOWN, NEW, interval_end, log_error
+from mlsysim.intervals import KNOWN, STRENGTH, interval_end, log_error
 from mlsysim.memory.server_ranges import PARTS
 
-T = TypeVar("T")
 OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "intervals.toml"
 STARTS = OUTPUT.parent / "memory" / "server_ranges.toml"
 # The figures of the releases were read off their starts, so these are no strangers.
 READ_FROM = ("Llama-3.1-8B", "Qwen3-14B")
 _LOGGED = {"weights": "weights", "activations": "peak_activation", "runtime": "non_torch", "graphs": "cuda_graph"}
-# Classes with enough sources on either side of a month are checked in time order too: fitted before it, judged from it on.
-# For the pool of kernels it is the first month before which nine votes were published; no collective came after it.
-LATER = {"training_step": "2025-01", "inference": "2025-01", "gemm": "2025-09", "attention": "2025-09"}
-_BEFORE = "# Quantiles of ln(predicted / measured), written by scripts/maintain/fit_all.py. Do not edit."
+_BEFORE = "# Spreads of ln(predicted / measured), written by scripts/maintain/fit_all.py. Do not edit."
 _BEFORE_STARTS = """\
 # Quantiles of ln(predicted / logged) of what servers hold, written by scripts/maintain/fit_all.py.
 # Starts that llm-d-planner keeps (planner2026starts), in domain. Do not edit."""
 
 
-def pool_of(name: str, of: Mapping[str, T]) -> list[T]:
-    """What there is of a class, and after it of the others of its pool."""
-    return [of[name], *(of[other] for other in POOLS[name] if other != name)]
-
-
 def as_toml(entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """The text of the file: both levels of each class, what its sources have, and how the checks went; or why there are none."""
+    """The text of the file: the width in spreads, and of each class its spreads, what its sources have, and how the checks went."""
     return toml(_BEFORE, dict(sorted(entries.items())), _short)
 
 
@@ -44,34 +33,24 @@ def _short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def kept(path: Path) -> dict[str, Any]:
-    """The entries of a file as it is: those of classes that are not fitted anew stay."""
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
-def summary(name: str, values: Mapping[str, Any]) -> str:
+def summary(name: str, values: Mapping[str, Any], spreads: float) -> str:
     """What the ranges of a class are, and how the checks went."""
-    if "refused" in values:
-        return f"{name}: none, {values['refused']}"
-    parts = []
-    for level in (KNOWN, NEW, "counted"):
-        if found := values.get(level):
-            low, high = (interval_end(1.0, found[end]) for end in ("high", "low"))
-            parts.append(f"{level} x{low:.2f} to x{high:.2f} ({found['rows']} rows, {found['groups']} votes)")
-    checks = {"sources": "coverage_sources", "domains": "coverage_domains", "later": "coverage_later"}
-    held = ", ".join(f"{what} {values[key]:.0%}" for what, key in checks.items() if key in values)
-    return f"{name}: {'; '.join(parts)}; held of left-out {held}"
+    own = sorted(float(pooled_share(size, values["spread"], n, STRENGTH)) for size, n in values["places"].values())
+    ends = " to ".join(f"x{interval_end(1.0, -spreads * s):.2f}" for s in (own[0], own[-1]))
+    held = ", ".join(
+        f"{what} {values[key]:.0%}" for what in ("sources", "domains") if (key := f"coverage_{what}") in values
+    )
+    came = ", ".join(f"{order} {found['held']:.0%}" for order, found in values["came"].items())
+    wide = f"x{interval_end(1.0, -spreads * values['spread']):.2f}"
+    return f"{name}: {wide} out of domain, {ends} in places; unknown {values['unknown']:.0%}; held of left-out {held}; of sets as they came {came or '–'}"
 
 
-def entries_of(files: Mapping[str, CaseFile], lefts: Mapping[str, Left], date: datetime.date) -> dict[str, Any]:
-    """The entry of every class whose pool is there."""
-    found = {}
-    for name in [n for n in POOLS if set(POOLS[n]) <= set(lefts)]:
-        month = LATER.get(name)
-        later = (month, held_later(pool_of(name, files), month)) if month else None
-        shared = shared_error(files[name].cases, lefts[name].sources)
-        found[name] = shared | entry(pool_of(name, lefts), date, later)
-    return found
+def say(found: Mapping[str, Any]) -> None:
+    """Print what the ranges are."""
+    print("{spreads:.2f} spreads each way, by {sources} sources".format(**found["ranges"]))
+    for name, values in found.items():
+        if name != "ranges":
+            print(summary(name, values, found["ranges"]["spreads"]))
 
 
 def server_ranges(starts: Sequence[ServerStart], date: datetime.date) -> dict[str, Any]:

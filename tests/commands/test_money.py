@@ -119,7 +119,7 @@ def test_a_bare_price_is_refused_with_what_to_write(capsys: pytest.CaptureFixtur
         ("4 x DGX-H200", 18, 1, 3, 6),
         ("4 x DGX-H200", 9, 2, 3, 6),
         ("H200", 18, 4, 9, 0),
-        ("H200", 3, 3, 2, 7),
+        ("H200", 5, 3, 3, 9),
         ("H200", 2, 16, 4, 0),
     ],
 )

@@ -58,7 +58,7 @@ from mlsysim.evidence.measured import astrasim_runs, clocks, fronts, service
 from mlsysim.evidence.measured.memory import server_start
 from mlsysim.evidence.reality.leave_one_out import HonestScore
 from mlsysim.evidence.reality.published import case_file
-from mlsysim.evidence.scoring import baselines, conformal, nested, scores
+from mlsysim.evidence.scoring import baselines, conformal, nested, rules, scores
 from mlsysim.evidence.studies import brackets, case_studies, experiments, ladder, peers, searched, tiers, tools
 from mlsysim.hlo import chakra
 from mlsysim.hlo.estimators import recorded
@@ -281,6 +281,8 @@ def of_validation() -> Iterator[Any]:
     yield tiers.TierScore("a", "loaded", 3, "e2e", 0.2, 0.1, 0.1, 0.05)
     yield experiments.Split(1e-3, 0.1, 0.1, 0.0)
     yield baselines.BASELINES[0]
+    yield rules.RULES["gemm"]
+    yield scores.shipped_scores("gemm").rule
     yield nested.shipped_nested()
     yield conformal.GroupedErrors(tuple((x / 10,) for x in range(-9, 10)))
     yield scoring.predict("gemm", {"m": 1}, {})

@@ -19,7 +19,9 @@ NODES = (
     "P5en",
     "P6-B200",
     "GB200-NVL72",
+    "DGX-Spark-node",
     "MI300X-platform",
+    "P3dn",
     "Trn2",
     "Perlmutter-GPU",
 )
@@ -27,7 +29,7 @@ NODES = (
 
 def ranks_of(node: str) -> tuple[int, ...]:
     domain = catalog.node(node).domain
-    return (2, domain, 2 * domain, 8 * domain)
+    return tuple(n for n in (2, domain, 2 * domain, 8 * domain) if n > 1)
 
 
 def one(result: communication.LibraryTime, protocol: str) -> communication.Candidate:
@@ -153,10 +155,12 @@ def test_the_sizes_at_which_the_library_changes_are_where_two_straight_lines_cro
 
 @pytest.mark.published
 def test_two_nodes_over_efa_cost_what_aws_s_model_says() -> None:
-    """awsofinccl2026, nccl_ofi_model.cpp: 2 n steps over the network and the others inside, at 23 and 3.4 us."""
+    """awsofinccl2026, nccl_ofi_model.cpp: 2 n steps over the network and the others inside, at 23 and 3.4 us; before P5 at NCCL's 14."""
     r = library_time("all_reduce", 8.0, wires("P4d", 16), cost=FREE)
     assert r.protocol == "efa-ring-simple"
-    assert r.time == pytest.approx((4 * 23 + (30 - 4) * 3.4) * US, rel=1e-3)
+    assert r.time == pytest.approx((4 * 14 + (30 - 4) * 3.4) * US, rel=1e-3)
+    later = one(library_time("all_reduce", 8.0, wires("P5", 16), cost=FREE), "efa-ring-simple")
+    assert later.time == pytest.approx((4 * 23 + (30 - 4) * 3.4) * US, rel=1e-3)
     assert not any(c.protocol in ("efa-ring-ll", "efa-tree-ll128") for c in r.candidates), (
         "sends keep no order of bytes there"
     )
@@ -181,6 +185,72 @@ def test_the_plan_of_amds_library() -> None:
 
 
 @pytest.mark.published
+def test_eight_devices_of_amd_write_to_all_others_at_once() -> None:
+    """rccl2024tuning, tools/msccl-algorithms: for eight ranks, in packets to 524,287 bytes, in chunks to 16 MiB; README: a process for each."""
+    links = wires("MI300X-platform", 8)
+    small, middle = (library_time("all_reduce", size, links, cost="datasheet") for size in (16e3, 8e6))
+    assert small.protocol == "rccl-pairs-ll" and middle.protocol == "rccl-pairs-simple"
+    assert small.time == pytest.approx((12 + 2 * 0.8) * US + 1.75 * 16e3 / (0.5 * 336e9))
+    assert middle.time == pytest.approx((17 + 2 * 2.1) * US + 1.75 * 8e6 / 336e9)
+    for size, ranks in ((16_777_217.0, 8), (16e3, 4), (16e3, 16)):
+        names = {c.protocol for c in library_time("all_reduce", size, wires("MI300X-platform", ranks)).candidates}
+        assert not names & {"rccl-pairs-ll", "rccl-pairs-simple"}
+    assert "rccl-pairs-ll" not in {c.protocol for c in library_time("all_reduce", 524_288.0, links).candidates}
+    assert library_time("all_gather", 16e3, links).protocol.startswith("rccl-ring")
+
+
+@pytest.mark.independent
+def test_what_a_call_of_nccl_costs_is_nobody_elses() -> None:
+    """The published rows of small buffers are NCCL's: a library of another maker keeps the start of its own plan."""
+    fitted = communication.call_cost()
+    for op, protocol, start in (
+        ("all_reduce", "rccl-pairs-ll", 12 * US),
+        ("all_gather", "rccl-ring-ll", 12 * US),
+        ("all_to_all", "rccl-sends-ll", 12 * US),
+    ):
+        assert one(library_time(op, 16e3, wires("MI300X-platform", 8)), protocol).start == pytest.approx(start)
+    assert one(library_time("all_gather", 16e3, wires("DGX-H100", 8)), "nccl-ring-ll").start == fitted.start
+    own = library_time("all_reduce", 16e3, wires("MI300X-platform", 8), cost=CallCost(5 * US))
+    assert one(own, "rccl-pairs-ll").start == 5 * US, "a cost of your own is everybody's"
+
+
+@pytest.mark.published
+def test_one_device_in_each_node() -> None:
+    """dgx-spark-playbooks, pull request 103: two GB10 over one cable take 35, 32 and 40 us for 8 to 32 kB. NCCL charges a tree's hop of 5 us."""
+    links = wires("DGX-Spark-node", 2)
+    ring = one(library_time("all_reduce", 16384.0, links, cost="datasheet"), "nccl-ring-ll")
+    assert ring.time == pytest.approx((6.6 + 2 * 5.0) * US + 16384 / (0.5 * 25e9))
+    for size, measured in ((8192.0, 35.15), (16384.0, 31.67), (32768.0, 39.56)):
+        assert library_time("all_reduce", size, links).time == pytest.approx(measured * US, rel=0.25)
+    for op in communication.OPS:
+        assert library_time(op, 1e6, links).to_dict()["node_bandwidth_bytes_per_s"] is None
+    assert communication.fastest_all_reduce(1e9, 2, "DGX-Spark-node").bandwidth == pytest.approx(25e9)
+
+
+@pytest.mark.published
+def test_a_rack_of_72_fills_more_than_a_node_of_eight() -> None:
+    """coreweave/nccl-tests, pull request 43: 1.807 ms for 512 MiB and 20.3 ms for 8 GiB over the 72 devices of a GB200 NVL72."""
+    rack = wires("GB200-NVL72", 72)
+    for size, measured in ((2.0**29, 1.8067e-3), (2.0**33, 20.299e-3)):
+        assert library_time("all_reduce", size, rack).time == pytest.approx(measured, rel=0.12)
+
+
+@pytest.mark.independent
+def test_a_fabric_that_adds_sends_half_of_what_trees_send() -> None:
+    """Up to the fabric's switch and down again: once through each adapter, however many nodes; NCCL charges 18 us for it."""
+    for nodes in (2, 4, 16):
+        links = wires("DGX-H100", 8 * nodes)
+        r = library_time("all_reduce", 1e12, links, "sharp", FREE)
+        assert r.protocol == "nccl-nvls-sharp"
+        assert r.time == pytest.approx(18 * US + max(1e12 / 400e9, 9 / 8 * 1e12 / (0.85 * 370.8e9)))
+        assert "nccl-nvls-sharp" not in {c.protocol for c in library_time("all_reduce", 1e12, links).candidates}
+    assert library_time("all_reduce", 1e9, wires("P5", 32), "sharp").protocol.startswith("efa-ring"), (
+        "AWS's adds nothing"
+    )
+    assert library_time("all_reduce", 1e9, wires("DGX-H100", 8), "sharp").protocol == "nccl-nvls"
+
+
+@pytest.mark.published
 def test_devices_in_slots_of_the_host() -> None:
     """nccl2026tuning: steps over PCIe, 24 GB/s of a slot of the fourth generation, and no 128-byte lines."""
     slot = Wires(4, 4, 31e9, scale_up=catalog.link("PCIe-4-x16"))
@@ -196,12 +266,15 @@ def test_what_a_call_costs_is_added_once_and_its_pipeline_fills() -> None:
     assert started.time - plain.time == pytest.approx(30 * US)
     filled = library_time("all_reduce", 1e8, links, "nvls", CallCost(0.0, 4 * US))
     bare = library_time("all_reduce", 1e8, links, "nvls", FREE).time
-    assert filled.time == pytest.approx((math.sqrt(bare) + math.sqrt(3 * 4 * US)) ** 2), "four stages at a switch"
+    assert filled.time == pytest.approx(bare + 2 * math.sqrt(bare * 7 * 4 * US)), "eight stages at a switch of eight"
+    empty = library_time("all_reduce", 0.0, links, "nvls", CallCost(0.0, 4 * US))
+    assert empty.time == 0.0, "what the first chunk waits is in the steps, of which a switch has none"
     ring = library_time("all_reduce", 1e8, links, "ring", CallCost(0.0, 4 * US)).candidates[0]
-    assert ring.time - ring.latency_time == pytest.approx((math.sqrt(ring.bandwidth_time) + math.sqrt(7 * 4 * US)) ** 2)
+    moving = ring.bandwidth_time
+    assert ring.time - ring.latency_time == pytest.approx(moving + 2 * math.sqrt(moving * 7 * 4 * US))
     tree = one(library_time("all_reduce", 1e8, wires("P4d", 32), cost=CallCost(0.0, 1 * US)), "efa-tree-simple")
     assert tree.stages == 1 + 2 * 7 + 2 * 2, "up a chain of eight, up two levels of trees, and down again"
-    assert one(library_time("all_reduce", 1e8, wires("P5", 32)), "efa-nvls-tree").stages == 4 + 2 * 2
+    assert one(library_time("all_reduce", 1e8, wires("P5", 32)), "efa-nvls-tree").stages == 8 + 2 * 2
     assert filled.time == pytest.approx(sum(filled._parts.values()))
     word = communication.call_cost("calibrated")
     assert word.start is not None and 5 * US < word.start < 60 * US and 0 < word.chunk < 5 * US
@@ -310,6 +383,9 @@ def test_without_a_fabric_to_fall_back_on_an_unclear_network_has_no_name() -> No
     assert likely_network("Ampere", 50e9, "EFA") is None, (
         "no node fits: those with 25 GB/s decide, not AWS's with a quarter"
     )
+    assert likely_network("Hopper", 50e9, "EFA", "H20") is None, "AWS rents none"
+    assert likely_network("Hopper", 50e9, "EFA", "H100-SXM5-80GB") == catalog.link("EFA-v2")
+    assert likely_network("Volta", 1.5625e9, "", "V100-SXM2-32GB") == catalog.link("EFA-v1"), "the rate tells"
     plain = Wires(16, 8, 450e9, 50e9, catalog.link("NVLink-4"))
     named = Wires(16, 8, 450e9, 50e9, catalog.link("NVLink-4"), catalog.link("InfiniBand-NDR"))
     assert library_time("all_reduce", 1e6, plain).time == library_time("all_reduce", 1e6, named).time

@@ -1137,10 +1137,15 @@ def test_products_and_attention_run_as_their_kernels_alone_and_a_step_keeps_one_
     for name, generation in (("H100", "Hopper"), ("A100-SXM4-80GB", "Ampere")):
         eff = training.efficiencies_of(name)
         assert eff.gemm == eff.head == pytest.approx(kept * table[generation]["products_16"]["value"])
+        assert eff.exponential == pytest.approx(
+            table.get(generation, {}).get("exponential", {"value": 0.0})["value"] / kept
+        )
         assert eff.attention_backward == pytest.approx(0.63 / 0.73)
         assert eff.layer_overhead == pytest.approx(36 * table["Hopper"]["start"]["value"])
     h100, a100, tpu = (training.efficiencies_of(d) for d in ("H100", "A100-SXM4-80GB", "TPU-v5p"))
     assert training.efficiencies_of("H100", "fp8").gemm == pytest.approx(kept * table["Hopper"]["products_8"]["value"])
+    four = training.efficiencies_of("GB200", "nvfp4").gemm / clock_of(catalog.device("GB200"))
+    assert four == pytest.approx(kept * table["Blackwell"]["products_4"]["value"])
     assert a100.attention == a100.attention_sharded == pytest.approx(kept * own["any"])
     older = evidence.measurement("flashattention2-h100-forward").value
     assert h100.attention_sharded == pytest.approx(kept * older)
@@ -1309,12 +1314,18 @@ def test_a_pipeline_makes_room_for_the_modules_behind_its_last_layer() -> None:
 
 @pytest.mark.independent
 def test_attention_of_blackwell_ultra_waits_half_as_long_for_exponentials() -> None:
-    """nvidia2026softmax: twice the rate of Blackwell's; a score costs 1,792 FLOP and two exponentials of 512 or 256 each."""
-    ultra, plain = training.efficiencies_of("GB300"), training.efficiencies_of("GB200")
-    power = clock_of(catalog.device("GB300")) / clock_of(catalog.device("GB200"))
-    for name in ("attention", "attention_sharded"):
-        assert getattr(ultra, name) / getattr(plain, name) == pytest.approx(power * (1792 + 1024) / (1792 + 512))
-    assert ultra.gemm / plain.gemm == pytest.approx(power)
+    """nvidia2026softmax, together2026fa4: 512 FLOP at the peak of Blackwell in the time of an exponential, half as many on Ultra.
+
+    By hand for heads of 128, whose pair takes 512 FLOP: both clocks meet in a corner of the third power."""
+    kept = efficiencies.shipped("training_step")["software"]["in_step"]
+    share, times = efficiencies.kernel_shares(("Blackwell", "any")).values["attention"], []
+    for name, forgone in (("GB300", 256), ("GB200", 512)):
+        eff, device = training.efficiencies_of(name), catalog.device(name)
+        lost = kept * clock_of(device)
+        assert eff.exponential == pytest.approx(forgone / lost) and eff.attention == pytest.approx(share * lost)
+        times.append(step(LAYOUT, WORK, eff=replace(eff, attention_sharded=0.0, joined=0.0)).attention * lost)
+    ratio = ((share**-3 + 1) / (share**-3 + 0.5**3)) ** (1 / 3)
+    assert times[1] / times[0] == pytest.approx(ratio)
 
 
 @pytest.mark.independent

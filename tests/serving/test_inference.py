@@ -234,7 +234,7 @@ def test_rows_taken_together_are_as_each_alone() -> None:
     rows = [shape | ask | m for m in on]
     constants = shipped("inference")
     alone = [PREDICTORS["inference"].predict(r, constants).predicted for r in rows]
-    cases = [of_inference._case(Row(r)) for r in rows]
+    cases = [of_inference._cases(Row(r))[0] for r in rows]
     parts = {n: stacked([getattr(c, n) for c in cases]) for n in ("work", "split", "machine")}
     names = ("batch", "input_len", "context", "prefills", "steps")
     both = replace(cases[0], **{n: np.array([getattr(c, n) for c in cases]) for n in names}, **parts)
@@ -776,6 +776,7 @@ _THERE: dict[str, tuple[dict[str, Any], float]] = {
     "prompt_launch_time": ({"eff": {"prompt_launch_time": 1.0}}, 0.0),
     "sequence_overhead": ({"eff": {"sequence_overhead": 1e-4}}, 0.0),
     "copies": ({"eff": {"copies": 1.0}}, 0.0),
+    "score_bytes": ({"eff": {"score_bytes": 1e9}}, 0.0),
     "unpack_time": ({"split": {"weight_bytes": 0.5}, "eff": {"unpack_time": 1e-13}}, 0.0),
     "ungrouped": ({"eff": {"ungrouped": 0.5}}, 0.0),
     "short_link": ({"eff": {"short_link": 0.1, "switch_time": 1.0}}, 0.8),

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import math
+import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ MAX_FILE_BYTES = 16_000_000
 MAX_ROWS = 100_000
 MAX_ENTRIES = 1_000  # of a list or an object in a cell
 ORIGIN = ("set", "source", "where", "read", "note")  # columns that say where a row comes from, if a table has them
+_WORDS = ("source", "where", "notes", "note")  # columns in which a row says what was measured
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ _SHAPE_FLAGS = "gated_mlp tied_embeddings "
 _SPLITS = [
     f"{pool}{degree}" for pool in ("", "prefill_", "decode_") for degree in ("tp", "attention_dp", "moe_tp", "moe_ep")
 ]
+# How a run of a server was made, for rows that state it: how lengths are drawn, how long the run was, what the server was told.
+_RUN = ("length_range", "requests_per_user", "poll_steps", "gather_steps", "gather_tokens")
 _CLASSES = (
     case_class(
         "gemm",
@@ -114,9 +118,9 @@ _CLASSES = (
             f"serving_{what}",
             f"measured_{what}_s",
             "backend mode concurrency input_len output_len",
-            numbers=" ".join(["input_len output_len concurrency prefill_workers decode_workers", *_SPLITS]),
+            numbers=" ".join(["input_len output_len concurrency prefill_workers decode_workers", *_SPLITS, *_RUN]),
             texts="model device backend backend_version",
-            words="mode precision gemm_quant moe_quant",
+            words="mode precision gemm_quant moe_quant kv_precision statistic",
         )
         for what in ("tpot", "ttft")
     ),
@@ -313,8 +317,17 @@ def read_case(kind: CaseClass, row: Mapping[str, str], where: str) -> Case:
         for column, text in row.items()
         if kind.kind_of(column)
     }
+    if "statistic" in kind.words and not inputs.get("statistic"):
+        inputs["statistic"] = _statistic(row)
     origin = {column: row.get(column, "").strip() for column in ORIGIN}
     return Case(row["id"].strip(), row["group"].strip(), measured, tolerance, MappingProxyType(inputs), **origin)
+
+
+def _statistic(row: Mapping[str, str]) -> str | None:
+    """Which number of a run a row prints, where it says so in its own words and in no column."""
+    words = " ".join(row.get(column, "") for column in _WORDS).casefold()
+    found = {statistic for statistic in ("mean", "median") if re.search(rf"\b{statistic}\b", words)}
+    return found.pop() if len(found) == 1 else None
 
 
 def read_cell(kind: str, text: str, where: str) -> Any:

@@ -14,7 +14,7 @@ def _inside(row: Measurement, i: Mapping[str, Any]) -> Check:
     wire, which drops alpha and the switch.
     """
     node, ranks, size = catalog.node(i["node"]), i["ranks"], i["bytes"]
-    reduces = bool(i["in_switch"]) and node.scale_up.has("in_switch_efficiency")
+    reduces = bool(i["in_switch"] and node.scale_up and node.scale_up.has("in_switch_efficiency"))
     ring = collectives.ring_all_reduce(size, ranks, node.scale_up_bandwidth)
     in_switch = collectives.in_switch_all_reduce(size, ranks, node.scale_up_bandwidth)
     plan = communication.fastest_all_reduce(size, ranks, node, in_switch=reduces)

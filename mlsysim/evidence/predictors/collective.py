@@ -2,12 +2,13 @@
 
 Which share of a link is reached, what a step costs inside a node and between nodes, and that the fastest of ring, tree
 and switch is taken, all stand in the libraries' own cost models (:mod:`mlsysim.communication`). Three numbers are fitted, to all
-machines together, so that a device or fabric without rows takes them from the others: what a call costs, what a chunk costs
+machines together, so that a device or fabric without rows takes them from the others: what a call of NCCL costs, what a chunk costs
 at each stage that it passes, and whether a network that a row does not name is taken for AWS's. Datasheet mode takes the plan as it is.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from mlsysim import collectives, communication
@@ -15,9 +16,9 @@ from mlsysim.catalog import fabrics
 from mlsysim.communication.library import fitted_cost
 from mlsysim.efficiencies import lineage
 from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
-from mlsysim.evidence.predictors.fitting import coordinate_descent, log_loss, steps, votes
+from mlsysim.evidence.predictors.fitting import coordinate_descent, log_size, steps, votes
 
-_OWN_WORDS = ("ring", "tree", "nvls")
+_OWN_WORDS = ("ring", "tree", "nvls", "sharp")
 _PLAIN = {"": "InfiniBand-NDR", "EFA": "EFA-v4"}  # an adapter of each fabric that an unnamed network may be taken for
 _MIN_ROWS = 2  # no constant may rest on a single row
 
@@ -27,19 +28,24 @@ def _wires(row: Row, unnamed: str) -> communication.Wires:
     local = min(ranks, row.number_or("ranks_per_node", ranks, "one scale-up domain"))
     if ranks < 1 or local < 1:
         raise Unsupported("a collective needs at least one rank")
-    intra = row.rate("intra_node_bandwidth", "scale_up_bandwidth")
-    link, network, inter = communication.likely_link(lineage(row.device), intra), None, float("inf")
+    alone = local == 1 < ranks  # in its domain a device has its adapter only
+    inter = _network(row) if local < ranks else inf
+    intra = inter if alone else row.rate("intra_node_bandwidth", "scale_up_bandwidth")
+    link, network = communication.likely_link(lineage(row.device), inf if alone else intra), None
     if local < ranks:
-        inter = _network(row)
-        network = communication.likely_network(row.generation, inter, unnamed)
+        network = communication.likely_network(row.generation, inter, unnamed, row.device.name if row.device else "")
         row.assume("network", network.name if network else "as the library plans", "the row names none")
     return communication.Wires(ranks, local, intra, inter, link, network)
 
 
 def _algorithm(row: Row) -> str:
-    """``Ring``, ``Tree`` and ``NVLS`` are taken at their word; whatever else is left to the library."""
+    """``Ring``, ``Tree``, ``NVLS`` and ``SHARP`` are taken at their word; whatever else is left to the library."""
     first = str(row.or_assume("algo", "auto")).replace(",", " ").split()[0].casefold()
-    return first if first in _OWN_WORDS else "auto"
+    if first in _OWN_WORDS:
+        return first
+    if first != "auto":
+        row.assume("algo", "auto", f"{first[:40]} is no algorithm that the library is held to")
+    return "auto"
 
 
 def _network(row: Row) -> float:
@@ -73,23 +79,31 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     return Prediction(time, assumptions=tuple(row.assumptions))
 
 
-_Priced = Sequence[tuple[Sequence[tuple[float, float, float]], float, float]]  # protocols, measured, vote
+# Of every protocol that may run a row: its own start, if it keeps it; steps, bytes and stages.
+_Parts = Sequence[tuple[float | None, float, float, float]]
+_Priced = Sequence[tuple[_Parts, float, float]]  # protocols, measured, vote
 
 
-def _parts(row: Row, unnamed: str, named: bool = True) -> list[tuple[float, float, float]]:
-    """Steps, bytes and stages of every protocol that may run a row."""
+def _parts(row: Row, unnamed: str, named: bool = True) -> _Parts:
+    """Start where a protocol keeps its plan's, steps, bytes and stages of every protocol that may run a row."""
     free = replace(fitted_cost({"call": {"startup_s": 0.0, "chunk_s": 0.0}}), unnamed=unnamed)
-    return [(c.latency_time, c.bandwidth_time, c.stages) for c in _library(row, free, named).candidates]
+    return [
+        (c.start or None, c.latency_time, c.bandwidth_time, c.stages) for c in _library(row, free, named).candidates
+    ]
 
 
 def _loss(rows: _Priced, start: float, chunk: float) -> float:
-    """Squared log errors by vote; ``min`` over protocols as the library chooses."""
+    """Sizes of log errors by vote, so that a machine of another kind counts once; ``min`` over protocols as the library chooses."""
     total = 0.0
     for parts, measured, vote in rows:
         time = min(
-            steps + float(collectives.chunked_transfer(moving, 1.0, stages, chunk)) for steps, moving, stages in parts
+            (start if own is None else own)
+            + steps
+            + float(collectives.chunked_transfer(moving, 1.0, stages, chunk))
+            - (stages - 1.0) * chunk
+            for own, steps, moving, stages in parts
         )
-        total += vote * log_loss(start + time, measured)
+        total += vote * log_size(time, measured)
     return total
 
 
@@ -102,7 +116,8 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """What a call costs, what a chunk costs at a stage, and whose network an unnamed one is taken for.
 
     The last is a matter of which networks published rows come from, so that rows whose bandwidth gives their network away count
-    as well: all rows over adapters are priced by either plan, and the one that is nearer to them is taken.
+    as well: rows over adapters are priced by either plan, and the one that is nearer to them is taken. A device that AWS does not
+    rent says nothing about those that it does.
     """
     usable = [(Row(inputs), t, group) for inputs, t, group in rows if Row(inputs).optional("n_ranks", 0.0) > 1]
     if len(usable) < _MIN_ROWS:
@@ -113,7 +128,13 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
         return [(_parts(row, unnamed, named), t, v) for (row, t, _), v in zip(usable, weight, strict=True)]
 
     call = _best(priced(""))
-    outside = [row.number("n_ranks") > row.optional("ranks_per_node", row.number("n_ranks")) for row, _, _ in usable]
+    rented = {node.device.name for node in fabrics.nodes().values() if node.scale_out.fabric == "EFA"}
+    outside = [
+        row.number("n_ranks") > row.optional("ranks_per_node", row.number("n_ranks"))
+        and row.device is not None
+        and row.device.name in rented
+        for row, _, _ in usable
+    ]
     losses = {
         fabric: _loss(
             [r for r, out in zip(priced(fabric, False), outside, strict=True) if out],
@@ -126,4 +147,6 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     return {"call": _best(priced(unnamed)), "unnamed network": {"efa": float(unnamed == "EFA")}}
 
 
-PREDICTOR = Predictor(predict, fit)
+PREDICTOR = Predictor(
+    predict, fit, "least log error on a grid of two to three digits; every group of rows has one vote"
+)

@@ -116,7 +116,7 @@ def _training_peak(row: Row, constants: Constants) -> float:
     recompute = str(row.or_assume("recompute", "none"))
     if sharded and recompute == "selective":
         recompute = "matmuls"  # what frameworks that shard weights call selective
-    recipes = ("fsdp-mixed",) if sharded else ("megatron-bf16",)
+    recipes: tuple[str, ...] = ("fsdp-mixed",) if sharded else ("megatron-bf16",)
     if sharded and recompute == "none":  # who keeps everything may hold autocast's copies of all weights too
         recipes = ("fsdp-mixed", "fsdp-autocast")
     loss = "unfused" if sharded else "one-copy"  # PyTorch's cross entropy, or Megatron's over a split vocabulary

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlsysim import training
-from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample
+from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, made_once
 from mlsysim.evidence.predictors.fitting import gauss_newton
 from mlsysim.evidence.predictors.training_rows import step_of
 from mlsysim.evidence.predictors.training_structures import SHIPPED, Rows, Variant
@@ -37,7 +37,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """Fit the constants; every group has one vote; needs NumPy."""
     import numpy as np
 
-    steps = [step_of(Row(inputs)) for inputs, _, _ in rows]
+    steps = [made_once(step_of, inputs) for inputs, _, _ in rows]
     known = [len(s.line) > 1 for s in steps]  # a device nobody knows says nothing of others
     rows = [row for row, use in zip(rows, known, strict=True) if use]
     steps = [s for s, use in zip(steps, known, strict=True) if use]

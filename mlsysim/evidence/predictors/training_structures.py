@@ -27,7 +27,6 @@ from mlsysim.training.shares import (
     counted_software,
     cp_times,
     product_kernel,
-    softmax_gain,
 )
 
 ANY, FUSED = "any", "fused kernels"
@@ -186,6 +185,7 @@ class Rows:
                 [attention_shares(s.line, k["attention"]) for k, s in zip(kernels, self.steps, strict=True)]
             ),
             "start": np.array([k["start"] for k in kernels]),
+            "exponential": np.array([k.get("exponential", 0.0) for k in kernels]),
             "array": np.array([ARRAY.get(s.line[0], 1.0) for s in self.steps]),
         }
         self.narrow = np.array([s.narrow for s in self.steps])
@@ -193,7 +193,6 @@ class Rows:
         self.memory = np.array([measured_share("memory", s.generation) for s in self.steps])
         self.casts = np.array([cast_bytes(s.precision) for s in self.steps])
         self.sharded = self.layout.weight_shards > 1
-        self.softmax = np.array([softmax_gain(s.line) for s in self.steps])
         self.most, self.most_half = np.array([s.most for s in self.steps]).T
         self.updated = np.array([float(s.updated) for s in self.steps])
         counted = [counted_software(s.line) for s in self.steps]
@@ -226,7 +225,8 @@ class Variant:
         self.structure, self.soft = s, _SOFT[s.errors]
         self.work, self.layout, self.machine = r.work, r.layout, r.machine
         self.memory, self.casts = r.memory, r.casts
-        alone, zero = s.products == ALONE, np.zeros(len(r.steps), dtype=int)
+        alone = s.products == ALONE
+        zero: Any = np.zeros(len(r.steps), dtype=int)
         self.names = [(SOFTWARE, "in_step") if alone else (ANY, "gemm")]
         self._products: Any = zero if s.products == "one share" else self._apart((TPU, "gemm"), r.tpu, zero)
         self._whole = self._sharded = zero
@@ -248,13 +248,14 @@ class Variant:
         # ``clock_of`` is the cube root of the power; to the power 1.5 it is the square root
         self._clock = 1.0 if s.power == "ignored" else r.clock if s.power == "sets the clock" else r.clock**1.5
         self._narrow, self._shards = r.narrow, r.sharded
-        self._softmax = self._clock * r.softmax
         self._most, self._most_half = r.most, r.most_half
         # What products and attention of each row reach alone
         best = (("gemm", r.most), ("head", r.most_half))
-        self._alone = {n: np.minimum(r.kernels[n] * self._clock, most) for n, most in best} if alone else {}
-        self._attention = self._softmax * r.kernels["attention"].T if s.attention == ALONE else None
-        self._tpu = r.tpu
+        self._alone = (
+            {n: np.where(np.isfinite(most), most, r.kernels[n] * self._clock) for n, most in best} if alone else {}
+        )
+        self._attention = self._clock * r.kernels["attention"].T if s.attention == ALONE else None
+        self._exponential, self._tpu = r.kernels["exponential"] / self._clock, r.tpu
         software = {name: r.software[name] for name in ("network", "tp_overlap")}
         software["link"] = r.software["link"] if s.links == "planned" else 1.0
         software["elementwise"] = r.software["elementwise"] if s.traffic == "counted" else 0.0
@@ -317,8 +318,10 @@ class Variant:
         shares = {"gemm": np.minimum(gemm, self._most), "head": np.minimum(gemm, self._most_half)}
         if self._alone:
             shares = {n: np.where(self._tpu, gemm, kept * reached) for n, reached in self._alone.items()}
-        whole, sharded = c[self._whole] * self._softmax, c[self._sharded] * self._softmax
+        whole, sharded = c[self._whole] * self._clock, c[self._sharded] * self._clock
         if self._attention is not None:
-            whole, sharded = self._attention * np.where(self._tpu, 1.0, kept)
+            stays = np.where(self._tpu, 1.0, kept)
+            whole, sharded = self._attention * stays
+            shares["exponential"] = self._exponential / stays
         eff = Efficiencies(attention=whole, attention_sharded=sharded, **shares, **{**fixed, **own})
         return training.step_terms(work, self.layout, self.machine, eff).time
