@@ -56,7 +56,7 @@ def _scored(job: tuple[str, datetime.date]) -> bytes:
     found = leave_out(cases(name))
     fit_constants.write_scores(found, date)
     left = left_errors(found)
-    return pickle.dumps((left.class_name, left.sets, dict(left.domains), dict(left.seen)))
+    return pickle.dumps((left.class_name, left.sets, dict(left.domains), dict(left.seen), dict(left.shared)))
 
 
 def readme(text: str) -> str:
