@@ -85,7 +85,7 @@ class Left:
     sets: tuple[LeftError, ...]
     domains: Mapping[str, tuple[LeftError, ...]]
     seen: Mapping[str, tuple[str, ...]]
-    shared: Mapping[str, float] = MappingProxyType({})  # what two devices share of an error
+    shared: Mapping[str, float] = field(default_factory=dict)  # what two devices share of an error
 
 
 def counted(class_name: str, place: Mapping[str, str]) -> bool:
