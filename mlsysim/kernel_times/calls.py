@@ -384,7 +384,7 @@ def attention_time(
     compute_efficiency, memory_efficiency : float or array, 1
         Shares that the kernels of a library sustain; 1, the bound, unless given.
     startup_time : float or array, s
-        Time before and after the work: two kernels' where decoding cuts the cache and combines the parts.
+        Time before and after the work: that of three kernels where a call plans how the cache is cut, attends, and combines.
     exponential_flops : float or array, FLOP
         As of eq-softmax-share; 0 hides the exponentials.
     sharpness : float or array, 1
