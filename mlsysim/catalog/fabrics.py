@@ -35,7 +35,9 @@ class Link(Entry):
     links = count("Links of one device.")
     domain = count("Devices that such links can join.")
     latency = figure("s", "Latency of the link in s, where a source gives one.")
-    chunk_step = figure("s", "Cost of a ring's step of a whole chunk across it, s, where that of its fabric is another's.")
+    chunk_step = figure(
+        "s", "Cost of a ring's step of a whole chunk across it, s, where that of its fabric is another's."
+    )
     planned_bandwidth = figure("byte/s", "What NCCL's cost model counts on, byte/s.")
     in_switch_efficiency = figure(
         "1", "Share of the planned bandwidth that NCCL expects of a reduction inside the switch.", share=True

@@ -244,7 +244,9 @@ def test_a_fabric_that_adds_sends_half_of_what_trees_send() -> None:
         assert r.protocol == "nccl-nvls-sharp"
         assert r.time == pytest.approx(18 * US + max(1e12 / 400e9, 9 / 8 * 1e12 / (0.85 * 370.8e9)))
         assert "nccl-nvls-sharp" not in {c.protocol for c in library_time("all_reduce", 1e12, links).candidates}
-    assert library_time("all_reduce", 1e9, wires("P5", 32), "sharp").protocol.startswith("efa-ring"), "AWS's adds nothing"
+    assert library_time("all_reduce", 1e9, wires("P5", 32), "sharp").protocol.startswith("efa-ring"), (
+        "AWS's adds nothing"
+    )
     assert library_time("all_reduce", 1e9, wires("DGX-H100", 8), "sharp").protocol == "nccl-nvls"
 
 
