@@ -47,7 +47,7 @@ _SUBMODULES = (
     "units",
     "evidence",
 )
-_FUNCTIONS = ("SLO", "plan", "serve", "simulate", "train")  # one call from names to an answer
+_FUNCTIONS = ("SLO", "compare", "plan", "serve", "simulate", "train")  # one call from names to an answer
 __all__ = ["DISTRIBUTION", "__version__", *_FUNCTIONS, *_SUBMODULES]
 
 

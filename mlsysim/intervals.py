@@ -1,6 +1,6 @@
-"""How wrong may it be? Reads the quantiles of past errors that ``mlsysim.evidence`` wrote, and turns a number into a range.
+"""How wrong may it be? Reads the spreads of past errors that ``mlsysim.evidence`` wrote, and turns a number into a range.
 
-The quantiles, the rows they stand on and the coverage that was checked are data; nothing is fitted here.
+The spreads, the rows they stand on and the coverage that was checked are data; nothing is fitted here.
 """
 
 from collections.abc import Mapping
@@ -12,28 +12,38 @@ from typing import Any
 
 from mlsysim import units
 from mlsysim._numeric import Num, exp, log
+from mlsysim.efficiencies import pooled_share
 from mlsysim.equations import POSITIVE, equation
-from mlsysim.errors import InputError, unknown_name
+from mlsysim.errors import unknown_name
 from mlsysim.results import Explanation, Input, Report, Result, Term, format_rows, format_value, plain
 from mlsysim.tables import table
 
 __all__ = [
     "KNOWN",
+    "LARGEST",
     "NEW",
+    "STRENGTH",
     "ErrorQuantiles",
     "Interval",
+    "came",
     "checks",
     "class_names",
     "error_quantiles",
     "interval",
     "interval_end",
     "log_error",
-    "refusals",
+    "place_name",
+    "places",
     "seen",
+    "spread_of",
     "unseen",
+    "width",
 ]
 
-KNOWN, NEW = "known", "new"  # domain of a prediction: every part of it was seen in other sources, or not
+KNOWN, NEW = "known", "new"  # domain of a prediction: sources were there, and err no more than where none was; or not
+LARGEST = 2.5  # a range wider than this factor each way says that we do not know
+STRENGTH = 2.0  # sources that a class counts as for a place, and all classes for a class
+_TOGETHER = "these parts together"
 
 
 def __dir__() -> list[str]:
@@ -97,25 +107,35 @@ class ErrorQuantiles(Result):
     """Quantiles of the natural logarithm of predicted over measured, of one class of predictions."""
 
     class_name: str
-    domain: str  # known: each part was seen in other sources; new: a part was not
-    pool: tuple[str, ...]  # classes whose errors stand behind them
+    domain: str  # known: sources were there, and err no more than where none was; else new
     nominal: float  # share of new measurements that the range should hold
     low: float
     high: float
-    groups: int  # sources, or left-out domains
+    groups: int  # sources of the class
     rows: int
-    coverage: float  # share that it did hold, each group judged by the others
+    coverage: float  # share that the ranges of the class did hold of sources, each without a vote
     date: str
+    near: int = 0  # sources in the same place
 
     @property
     def votes(self) -> str:
-        """What has one vote each: a source in domain, a left-out domain out of domain."""
-        return f"{self.groups} {'sources' if self.domain == KNOWN else 'left-out domains'}"
+        """How many sources stand behind it, and how many of them in the same place."""
+        return f"{self.groups} sources" + (f", {self.near} of them here" if self.near else "")
 
     @property
     def width(self) -> float:
         """The ends are as far apart as x/width and x width."""
         return float(interval_end(1.0, (self.low - self.high) / 2.0))
+
+    @property
+    def unknown(self) -> bool:
+        """Whether the range is so wide that it says only that we do not know."""
+        return self.width > LARGEST
+
+    @property
+    def caveat(self) -> str:
+        """What to say beside a number whose range says nothing, to end a phrase with; else nothing."""
+        return f"; wider than x{LARGEST:g}: we do not know" if self.unknown else ""
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -126,10 +146,9 @@ class ErrorQuantiles(Result):
         low, high = self.factors
         return format_rows(
             f"{self.class_name}, {self.domain} domain: {self.nominal:.0%} of new measurements between x{low:.2f} and x{high:.2f} of a "
-            "prediction",
+            f"prediction{self.caveat}",
             ("held", f"{self.coverage:.0%} of the measurements, each group judged by the others"),
             ("counted", f"{self.rows} rows of {self.votes}, {self.date}"),
-            ("pool", ", ".join(self.pool)),
         )
 
     def explain(self) -> Report:
@@ -139,7 +158,7 @@ class ErrorQuantiles(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
-        return dict(plain(asdict(self))) | {"factors": list(self.factors)}
+        return dict(plain(asdict(self))) | {"factors": list(self.factors), "unknown": self.unknown}
 
 
 @dataclass(frozen=True)
@@ -150,7 +169,9 @@ class Interval(Result):
     low: Num
     high: Num
     quantiles: ErrorQuantiles
-    missing: tuple[str, ...] = ()  # parts of the domain that no source covers, in words
+    missing: tuple[
+        str, ...
+    ] = ()  # parts of the domain that no source covers, in words; none where its sources err too much
 
     @property
     def domain(self) -> str:
@@ -162,7 +183,21 @@ class Interval(Result):
         """Whether the prediction is in domain, and if not why, in words."""
         if self.domain == KNOWN:
             return "in domain"
-        return "out of domain" + (f": no source covers {' or '.join(self.missing)}" if self.missing else "")
+        return "out of domain: " + (
+            f"no source covers {' or '.join(self.missing)}"
+            if self.missing
+            else "its own sources err more than strangers do"
+        )
+
+    @property
+    def unknown(self) -> bool:
+        """Whether the range is wider than x2.5 each way, and so says only that we do not know."""
+        return self.quantiles.unknown
+
+    @property
+    def caveat(self) -> str:
+        """What to say beside a number whose range says nothing, to end a phrase with; else nothing."""
+        return self.quantiles.caveat
 
     @property
     def whose(self) -> str:
@@ -172,7 +207,7 @@ class Interval(Result):
             f"on {m.removeprefix('generation ').strip(chr(39))}" if m.startswith("generation ") else f"with {m}"
             for m in self.missing
         ]
-        return of + (f", none {' or '.join(lacks)}" if lacks else "")
+        return of + (f", none {' or '.join(lacks)}" if lacks else "") + self.caveat
 
     @property
     def ends(self) -> tuple[Num, Num]:
@@ -189,7 +224,7 @@ class Interval(Result):
         q = self.quantiles
         return (
             f"{units.format(self.low, unit, 3)} to {units.format(self.high, unit, 3)}, where {q.nominal:.0%} of measurements are "
-            f"expected ({self.where}; {q.rows} rows of {q.votes})"
+            f"expected ({self.where}; {q.rows} rows of {q.votes}){self.caveat}"
         )
 
     def explain(self) -> Explanation:
@@ -211,6 +246,7 @@ class Interval(Result):
             "high": plain(self.high),
             "domain": self.domain,
             "missing": list(self.missing),
+            "unknown": self.unknown,
             "quantiles": self.quantiles.to_dict(),
         }
 
@@ -219,7 +255,7 @@ class Interval(Result):
         return (
             f"{q.nominal:.0%} of measurements are expected between {_times(self.low / self.value)} and "
             f"{_times(self.high / self.value)} of the prediction ({q.class_name}, {self.where}; {q.rows} rows of {q.votes}"
-            f"{', pooled' if len(q.pool) > 1 else ''}; coverage {q.coverage:.0%} of those left out, {q.date})"
+            f"; coverage {q.coverage:.0%} of those left out, {q.date}){self.caveat}"
         )
 
 
@@ -237,43 +273,64 @@ def _file() -> Mapping[str, Any]:
 
 
 @cache
-def error_quantiles(domain: str = KNOWN) -> Mapping[str, ErrorQuantiles]:
-    """Error quantiles by class, in domain or out of domain.
+def error_quantiles() -> Mapping[str, ErrorQuantiles]:
+    """Error quantiles by class, for places where none of its sources has been.
 
-    >>> old, new = error_quantiles()["training_step"], error_quantiles("new")["training_step"]
-    >>> new.low <= old.low < old.high <= new.high
+    >>> error_quantiles()["training_step"].low < 0 < error_quantiles()["training_step"].high
     True
     """
-    if domain not in (KNOWN, NEW):
-        raise unknown_name("kind of domain", domain, (KNOWN, NEW))
-    found = {name: _quantiles(name, domain, domain) for name, entry in _file().items() if domain in entry}
-    return MappingProxyType(found)
+    return MappingProxyType({name: _quantiles(name, NEW, _entry(name)["spread"], 0) for name in class_names()})
 
 
-def _quantiles(name: str, domain: str, level: str) -> ErrorQuantiles:
-    entry, own = _file()[name], _file()[name][level]
-    shared = {key: entry[key] for key in ("nominal", "date")}
-    return ErrorQuantiles(name, domain, tuple(own["pool"]), **shared, **_numbers(own))
+def _entry(name: str) -> Mapping[str, Any]:
+    return dict(_file()[name])
 
 
-def _numbers(level: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: level[key] for key in ("low", "high", "groups", "rows", "coverage")}
+def _quantiles(name: str, domain: str, spread: float, near: int) -> ErrorQuantiles:
+    own, shared = _entry(name), _file()["ranges"]
+    end = shared["spreads"] * spread
+    told = own["groups"], own["rows"], own["coverage_sources"], shared["date"]
+    return ErrorQuantiles(name, domain, shared["nominal"], -end, end, *told, near)
+
+
+def place_name(place: Mapping[str, str]) -> str:
+    """The parts of a domain as one name.
+
+    >>> place_name({"generation": "Hopper", "kind": "dense", "precision": "16-bit", "phase": "pretrain"})
+    'Hopper | dense | 16-bit | pretrain'
+    """
+    return " | ".join(place.values())
+
+
+def spread_of(class_name: str, place: Mapping[str, str]) -> tuple[float, int]:
+    """Spread of the log errors in a place, drawn towards its class's (eq-pooled-share), and how many sources have been there.
+
+    >>> place = {"generation": "Volta", "kind": "dense", "precision": "16-bit", "phase": "pretrain"}
+    >>> spread_of("training_step", place)[1]
+    0
+    """
+    family = _entry(class_name)["spread"]
+    own, near = _entry(class_name)["places"].get(place_name(place), (family, 0))
+    return float(pooled_share(own, family, near, STRENGTH)), near
 
 
 @cache
 def class_names() -> tuple[str, ...]:
     """The classes that have a range."""
-    return tuple(name for name in _file() if name not in refusals())
+    return tuple(name for name in _file() if name != "ranges")
 
 
-@cache
-def refusals() -> Mapping[str, str]:
-    """Classes without a range, with the reason."""
-    return MappingProxyType({name: entry["refused"] for name, entry in _file().items() if "refused" in entry})
+def width() -> Mapping[str, Any]:
+    """How many spreads wide a range is each way, and by how many sources and rows of all classes.
+
+    >>> 1.0 < width()["spreads"] < 2.5
+    True
+    """
+    return MappingProxyType(_file()["ranges"])
 
 
 def checks(class_name: str) -> Mapping[str, Any]:
-    """Coverage of a class's ranges on left-out sources, left-out domains and later measurements.
+    """Coverage of a class's ranges on left-out sources and left-out domains, and the share that they do not know.
 
     >>> 0.5 < checks("training_step")["coverage_domains"] <= 1.0
     True
@@ -284,15 +341,39 @@ def checks(class_name: str) -> Mapping[str, Any]:
 
 
 @cache
+def came(class_name: str) -> Mapping[str, Mapping[str, float]]:
+    """By set: what the constants and ranges of the sets before it promised of a class, and what came.
+
+    >>> sorted(came("training_step")["third"])
+    ['error', 'held', 'promised', 'sources']
+    """
+    if class_name not in class_names():
+        raise unknown_name("class with intervals", class_name, class_names())
+    return MappingProxyType(_entry(class_name)["came"])
+
+
+@cache
 def seen(class_name: str) -> Mapping[str, tuple[str, ...]]:
     """Generations, kinds of model, precisions and phases that a class's sources cover.
 
     >>> "Hopper" in seen("training_step")["generation"]
     True
     """
-    if class_name not in _file():
-        raise unknown_name("class with intervals", class_name, _file())
-    return MappingProxyType({part: tuple(values) for part, values in _file()[class_name].get("seen", {}).items()})
+    if class_name not in class_names():
+        raise unknown_name("class with intervals", class_name, class_names())
+    return MappingProxyType({part: tuple(values) for part, values in _entry(class_name)["seen"].items()})
+
+
+def places(class_name: str) -> tuple[Mapping[str, str], ...]:
+    """The places where sources of a class have been.
+
+    >>> {"generation": "Hopper", "kind": "dense", "precision": "16-bit", "phase": "pretrain"} in places("training_step")
+    True
+    """
+    if class_name not in class_names():
+        raise unknown_name("class with intervals", class_name, class_names())
+    parts = ("generation", "kind", "precision", "phase")
+    return tuple(dict(zip(parts, name.split(" | "), strict=True)) for name in _entry(class_name)["places"])
 
 
 def unseen(class_name: str, place: Mapping[str, str]) -> tuple[str, ...]:
@@ -308,15 +389,15 @@ def unseen(class_name: str, place: Mapping[str, str]) -> tuple[str, ...]:
 
 def _counted(class_name: str, place: Mapping[str, str]) -> bool:
     """Whether the quantity is arithmetic on given inputs, which have errors of their own."""
-    alone = _file()[class_name].get("counted", {}).get("places", {})
+    alone = _entry(class_name).get("counted", {}).get("places", {})
     return any(place.get(part) in values for part, values in alone.items())
 
 
 def interval(class_name: str, predicted: Num, place: Mapping[str, str] | None = None) -> Interval:
     """The range in which a measurement of a predicted quantity is expected.
 
-    Formula: eq-interval at the upper and at the lower quantile of eq-log-error over published measurements: in domain over
-    sources that were left out, out of domain over whole domains that were (eq-two-levels).
+    Formula: eq-interval at so many spreads each way as held 80 % of left-out sources; the spread is that of the place's own
+    sources, drawn towards that of its class (eq-pooled-share), which holds what strangers and new domains bring (eq-two-levels).
 
     Parameters
     ----------
@@ -325,27 +406,32 @@ def interval(class_name: str, predicted: Num, place: Mapping[str, str] | None = 
     predicted : float or array
         A prediction of that class by the calibrated model; greater than zero.
     place : mapping, optional
-        Where it lies: ``generation``, ``kind``, ``precision`` and ``phase``, as :func:`seen` lists them. A domain with a part that no source covers is out of
-        domain, and so is one that nobody names.
+        Where it lies: ``generation``, ``kind``, ``precision`` and ``phase``, as :func:`seen` lists them. It is in domain when sources
+        have been in that place and err no more than where none has been; a place that nobody names is out of domain.
 
     Raises
     ------
-    InputError, UnknownNameError
-        A class without quantiles, with the reason; a prediction that is not positive.
+    UnknownNameError, InputError
+        A class without spreads; a prediction that is not positive.
 
     >>> low, high = (f(interval("training_step", 10.0)) for f in (lambda i: i.low, lambda i: i.high))
     >>> low < 10.0 < high
     True
 
-    Source: validation rows as counted in the result; quantiles as in lee2023hierarchical.
+    Source: validation rows as counted in the result; quantiles as in lee2023hierarchical, spreads as in gelman2006multilevel.
     """
-    if class_name in refusals():
-        raise InputError(f"interval: class {class_name!r} has none: {refusals()[class_name]}")
-    if class_name not in _file():
+    if class_name not in class_names():
         raise unknown_name("class with intervals", class_name, class_names())
-    missing = ("a place that nobody named",) if place is None else unseen(class_name, place)
-    if place and not missing and _counted(class_name, place):
-        q = _quantiles(class_name, KNOWN, "counted")
+    missing: tuple[str, ...] = ("a place that nobody named",)
+    if place is None:
+        q = error_quantiles()[class_name]
+    elif _counted(class_name, place) and not unseen(class_name, place):
+        level, missing = _entry(class_name)["counted"], ()
+        numbers = {key: level[key] for key in ("low", "high", "groups", "rows", "coverage")}
+        q = ErrorQuantiles(class_name, KNOWN, _file()["ranges"]["nominal"], **numbers, date=_file()["ranges"]["date"])
     else:
-        q = (error_quantiles(NEW if missing else KNOWN).get(class_name)) or error_quantiles(NEW)[class_name]
+        spread, near = spread_of(class_name, place)
+        missing = unseen(class_name, place) or (() if near else (_TOGETHER,))
+        known = not missing and spread <= _entry(class_name)["spread"]
+        q = _quantiles(class_name, KNOWN if known else NEW, spread, near)
     return Interval(predicted, interval_end(predicted, q.high), interval_end(predicted, q.low), q, missing)

@@ -11,8 +11,10 @@ __all__ = [
     "gemm_flops",
     "last_wave_bytes",
     "measured_kernel_time",
+    "partial_sum_bytes",
     "rounded_roof",
     "share_of_cut",
+    "softmax_share",
     "tile_padding",
     "wave_share",
 ]
@@ -225,6 +227,39 @@ def last_wave_bytes(result_bytes: Num, tiles: Num, multiprocessors: Num) -> Num:
     return result_bytes * minimum(1.0, multiprocessors / tiles)
 
 
+@equation(
+    "eq-partial-sums",
+    formula="2 * (parts - 1) * m * n * sum_bytes",
+    domain={"parts": COUNT, "sum_bytes": POSITIVE},
+)
+def partial_sum_bytes(m: Num, n: Num, parts: Num, sum_bytes: Num = 4.0) -> Num:
+    """Traffic of a product whose shared dimension is cut into parts (split-K), beside that of the product itself.
+
+    Formula: B_s = 2 (n_p - 1) m n e_s.
+
+    Parameters
+    ----------
+    m, n : float or array, 1
+        Rows and columns of the result.
+    parts : float or array, 1
+        Parts of the shared dimension, each of which makes a sum for every number of the result.
+    sum_bytes : float or array, byte
+        Size of one sum before it is rounded to the result: 4 for FP32.
+
+    Returns
+    -------
+    float or array, byte
+
+    Assumptions: all sums but one are written to memory and read again; no arithmetic is left to hide that.
+
+    >>> partial_sum_bytes(512, 512, 8)  # a result of 0.5 MB costs 14.7 MB of sums
+    14680064.0
+
+    Source: nvidia2023matmul, sec. 3.2; the traffic of the sums is ours, judged by infersim2026bench, bench_data/gemm/h800.
+    """
+    return 2 * (parts - 1) * m * n * sum_bytes
+
+
 @equation("eq-chain-time", formula="depth * element_bytes * byte_time", domain={"element_bytes": POSITIVE})
 def chain_time(depth: Num, element_bytes: Num, byte_time: Num) -> Num:
     """Time of one multiprocessor to work along the shared dimension of its tile, however narrow the tile is.
@@ -319,6 +354,43 @@ def share_of_cut(share: Num, rate_ratio: Num, ceiling: Num = 1.0) -> Num:
     Source: infersim2026bench, bench_data/mha/prefill/h20; the rule is ours and foretells that table from H100's.
     """
     return 1 / (1 / ceiling + (1 / share - 1 / ceiling) * rate_ratio)
+
+
+@equation(
+    "eq-softmax-share",
+    formula="(share ** -sharpness + (exponential_flops / pair_flops) ** sharpness) ** (-1 / sharpness)",
+    domain={"share": FRACTION, "pair_flops": POSITIVE, "exponential_flops": "[0, inf)", "sharpness": "[1, 16]"},
+)
+def softmax_share(share: Num, pair_flops: Num, exponential_flops: Num = 0.0, sharpness: Num = 3.0) -> Num:
+    """Share of the peak that attention reaches with the exponentials of its softmax: one for each pair of query and key.
+
+    Formula: e_x = (e_c^-p + (x / f)^p)^(-1/p).
+
+    Parameters
+    ----------
+    share : float or array, 1
+        Share that the products of attention sustain by themselves, in (0, 1].
+    pair_flops : float or array, FLOP
+        Arithmetic of a pair of query and key: 2 (d_qk + d_v) forward.
+    exponential_flops : float or array, FLOP
+        What the matrix units of a multiprocessor do, in the format that computes, in the time of one exponential; 0 hides them.
+    sharpness : float or array, 1
+        The exponent p of eq-rounded-roof: exponentials are one more clock.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: one exponential for a pair, in units of their own beside the matrix units.
+
+    >>> [round(softmax_share(0.75, 4 * head, 512), 2) for head in (64, 128)]  # 8,192 FLOP and 16 exponentials a clock: a B200
+    [0.46, 0.67]
+    >>> round(softmax_share(0.75, 4 * 64, 256), 2)  # twice the exponentials: a GB300
+    0.67
+
+    Source: together2026fa4, sec. 2; the corner is eq-rounded-roof's.
+    """
+    return (share**-sharpness + (exponential_flops / pair_flops) ** sharpness) ** (-1 / sharpness)
 
 
 @equation(

@@ -41,10 +41,12 @@ __all__ = [
     "kW",
     "kWh",
     "minute",
+    "month",
     "ms",
     "ns",
     "parse",
     "percent",
+    "rounded",
     "unit",
     "us",
     "year",
@@ -60,6 +62,7 @@ KiB, MiB, GiB, TiB = 2.0**10, 2.0**20, 2.0**30, 2.0**40
 Kbit, Mbit, Gbit, Tbit = 1e3 / 8, 1e6 / 8, 1e9 / 8, 1e12 / 8  # in bytes: a network's 400 Gbit/s is 50 GB/s
 MFLOP, GFLOP, TFLOP, PFLOP, EFLOP = 1e6, 1e9, 1e12, 1e15, 1e18
 ns, us, ms, minute, hour, day, year = 1e-9, 1e-6, 1e-3, 60.0, 3600.0, 86400.0, 365.25 * 86400.0
+month = year / 12  # 730.5 h
 kW, MW, kWh, MWh = 1e3, 1e6, 3.6e6, 3.6e9  # watt; joule
 
 Dimension = tuple[tuple[str, int], ...]  # (("byte", 1), ("s", -1))
@@ -87,6 +90,8 @@ _BASE: dict[str, tuple[float, dict[str, int]]] = {
     "Hz": (1.0, {"s": -1}),
     "day": (day, {"s": 1}),
     "days": (day, {"s": 1}),
+    "month": (month, {"s": 1}),
+    "months": (month, {"s": 1}),
     "year": (year, {"s": 1}),
     "years": (year, {"s": 1}),
     "J": (1.0, {"J": 1}),
@@ -166,7 +171,7 @@ def unit(text: str) -> Unit:
             continue
         if token not in _SYMBOLS:
             raise InputError(
-                f"unknown unit {token!r} in {text!r}; write for example 'GB', 'GB/s', 'TFLOP/s', 'ms', 'W', 'kWh'"
+                f"unknown unit {token!r} in {text!r}; write for example 'GB', 'GB/s', 'TFLOP/s', 'ms', 'h', 'month', 'W', 'kWh'"
             )
         f, dimension = _SYMBOLS[token]
         factor *= f**sign
@@ -336,6 +341,15 @@ def format(value: Num, unit_text: str, digits: int = 4, prefix: str | None = Non
         raise InputError(f"prefix: {prefix!r} is not one of {', '.join(_DECIMAL)}")
     scale = _DECIMAL[prefix] if prefix else 1.0
     return f"{_significant(value / scale, digits)} {prefix}{symbol}{slash}{tail}"
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """Write an amount to three digits, with commas.
+
+    >>> rounded(103_949.9), rounded(5.6468)
+    ('104,000', '5.65')
+    """
+    return f"{float(f'{value:.{digits}g}'):,.12g}"
 
 
 def percent(fraction: float, digits: int = 1, signed: bool = True) -> str:

@@ -10,6 +10,7 @@ checks (``book/_reality.qmd``, ``book/reality-summary.csv``) and the reference (
 import importlib
 import pkgutil
 import re
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -28,6 +29,7 @@ from mlsysim.catalog import Convnet, Device, Link, Model, Node, Price, Protocol,
 from mlsysim.catalog.other_models import PatchTransformer, Recommender
 from mlsysim.course import pictures
 from mlsysim.equations import REGISTRY
+from mlsysim.evidence import rows
 from mlsysim.transformer import mtp_parameters, parameter_count
 
 HEADER = "<!-- Written by scripts/make_book_parts.py from the library: change the library, not this file. -->\n\n"
@@ -394,6 +396,39 @@ def place_tables() -> str:
     return "".join(parts)
 
 
+def row_tables() -> str:
+    """The appendix on the rows that constants are fitted to."""
+    of: dict[str, Counter[str]] = {}
+    for name in rows.TABLES:
+        for row in rows.row_table(name):
+            if row.get("source"):
+                of.setdefault(row["source"], Counter())[name] += 1
+    counted: list[tuple[str, ...]] = [
+        (c.name, f"{c.rows:,}", str(c.sources), *(f"{c.sets.get(s, 0):,}" for s in rows.SETS)) for c in rows.counts()
+    ]
+    known: list[tuple[str, ...]] = [
+        (s.name, f"[{s.title}]({s.address})" if s.address else s.title, s.month, ", ".join(sorted(of.get(s.name, ()))))
+        for s in rows.sources().values()
+    ]
+    count_heads = {
+        "Table": ":---",
+        "Rows": "--:",
+        "Sources": "--:",
+        "First set": "--:",
+        "Second": "--:",
+        "Third": "--:",
+    }
+    source_heads = {"Source": ":--", "Title": ":-----", "Published": ":--", "Tables": ":---"}
+    parts = [
+        HEADER,
+        _table("Rows that ship, by table and by the set that they came in.", "tbl-rows", count_heads, counted),
+        '::: {.callout-note collapse="true" title="All sources of the rows"}\n',
+        _table("Sources of the rows.", "tbl-row-sources", source_heads, known),
+        ":::\n",
+    ]
+    return "".join(parts)
+
+
 def first_answer() -> str:
     """The answer and its derivation that the first page shows, as a reader's terminal prints them."""
     code = 'answer = mlsysim.serve("Llama-3.1-8B", "H100", rate=20)'
@@ -416,6 +451,7 @@ def texts() -> dict[str, str]:
         "book/_models.qmd": model_tables,
         "book/_networks.qmd": network_tables,
         "book/_places.qmd": place_tables,
+        "book/_rows.qmd": row_tables,
         "book/_first.qmd": first_answer,
         "book/_ways.qmd": lambda: HEADER + whole.ways(),
         "book/assets/journey.svg": lambda: pictures.journey().svg() + "\n",

@@ -94,16 +94,16 @@ def executed(path: Path, shared: Path) -> Executed:
     return Executed(text, {cell: set(labels) for cell, labels in called.items()}, cpu_s)
 
 
-def left_out(shared: Path, *cases: Path) -> Any:
-    """The scores of case files with each group, and each domain and group, left out of the fit once: every one is a fit."""
+def left_out(shared: Path, name: str, *sets: str) -> Any:
+    """The scores of the shipped rows of a class with each group, and each domain and group, left out of the fit once: every one is a fit."""
 
     def make(file: Path) -> None:
-        from mlsysim.evidence.cases import read_cases
+        from mlsysim.evidence.rows import SETS, cases
         from mlsysim.evidence.scoring.leaving import leave_out
 
-        file.write_bytes(pickle.dumps(leave_out(read_cases(cases))))
+        file.write_bytes(pickle.dumps(leave_out(cases(name, set=sets or SETS))))
 
-    return pickle.loads(once(shared, f"left-out-{len(cases)}-{cases[0].name}", make).read_bytes())
+    return pickle.loads(once(shared, "-".join(["left-out", name, *sets]), make).read_bytes())
 
 
 def lowered(shared: Path, name: str, recipes: Sequence[Any]) -> dict[Any, str]:

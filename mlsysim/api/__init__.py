@@ -1,4 +1,4 @@
-"""Four functions that take names and return an answer: serve, train, simulate, plan. Thin wrappers: no physics here.
+"""Functions that take names and return an answer: serve, compare, train, simulate, plan. Thin wrappers: no physics here.
 
 >>> from mlsysim.api import SLO
 >>> SLO(ttft="500 ms", itl=0.03).quantile
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from mlsysim._lazy import lazily
 
 if TYPE_CHECKING:
+    from mlsysim.api.comparing import Compared as Compared
+    from mlsysim.api.comparing import compare as compare
     from mlsysim.api.fleets import FleetSpec as FleetSpec
     from mlsysim.api.planning import plan as plan
     from mlsysim.api.serving import Served as Served
@@ -21,17 +23,31 @@ if TYPE_CHECKING:
     from mlsysim.api.training import train as train
 
 _PLACES = {
+    "Compared": "comparing",
     "FleetSpec": "fleets",
     "SLO": "targets",
     "Served": "serving",
     "Simulated": "simulating",
     "Trained": "training",
+    "compare": "comparing",
     "plan": "planning",
     "serve": "serving",
     "simulate": "simulating",
     "train": "training",
 }
-__all__ = ["SLO", "FleetSpec", "Served", "Simulated", "Trained", "plan", "serve", "simulate", "train"]
+__all__ = [
+    "SLO",
+    "Compared",
+    "FleetSpec",
+    "Served",
+    "Simulated",
+    "Trained",
+    "compare",
+    "plan",
+    "serve",
+    "simulate",
+    "train",
+]
 __getattr__ = lazily(__name__, _PLACES)
 
 

@@ -18,6 +18,7 @@ WIDTH = 98
 _POSITIVE = Domain.of(POSITIVE)
 PUE = Domain.of("[1, inf)")
 TOKENS = Domain.of("(0, 1e12]")  # of a prompt or an answer: more than any machine ever held, and no overflow
+NONE_OR_MORE = Domain.of("[0, inf)")
 BATCH = Domain.of("[1, 1e12]")
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -64,23 +65,30 @@ class Defaults:
     """Collects defaulted arguments for the summary."""
 
     def __init__(self) -> None:
+        self._options: list[str] = []
         self._parts: list[str] = []
 
-    def resolve(self, name: str, given: T | None, otherwise: T) -> T:
-        """The given value, or the default, which is then listed."""
+    def resolve(self, name: str, given: T | None, otherwise: T, remark: str = "") -> T:
+        """The given value, or the default, which is then listed as the option that says the same."""
         if given is not None:
             return given
-        self._parts.append(f"{name} = {otherwise:,}" if isinstance(otherwise, int) else f"{name} = {otherwise}")
+        self.option(name, otherwise, remark)
         return otherwise
 
+    def option(self, name: str, value: Any, remark: str = "") -> None:
+        """List a value as the option that reproduces it."""
+        text = f"{value:.12g}" if isinstance(value, float) else str(value)
+        self._options.append(f"--{name.replace('_', '-')} {text}" + (f" ({remark})" if remark else ""))
+
     def add(self, text: str, when: bool = True) -> None:
-        """List another assumption."""
+        """List an assumption that no option says."""
         if when:
             self._parts.append(text)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        return (f"assumed: {', '.join(self._parts)}",) if self._parts else ()
+        said = "; ".join(x for x in (" ".join(self._options), ", ".join(self._parts)) if x)
+        return (f"assumed: {said}",) if said else ()
 
 
 def check_number(owner: str, name: str, value: Any, unit: str = "1", domain: Domain = _POSITIVE) -> float:
@@ -106,6 +114,30 @@ def wrap_lines(lines: Iterable[str]) -> list[str]:
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()))
         found += wrap(line.strip(), WIDTH, initial_indent=indent, subsequent_indent=indent + "    ")
+    return found
+
+
+def figures(value: float, digits: int = 3) -> str:
+    """A number as an answer prints it: two or three digits, no exponent.
+
+    >>> figures(28_134.2), figures(4.0771), figures(0.01234, 2)
+    ('28,100', '4.08', '0.012')
+    """
+    short = float(f"{value:.{digits}g}")
+    return f"{short:,.0f}" if abs(short) >= 10 ** (digits - 1) else f"{short:.12g}"
+
+
+MOST_LINES = 15  # of an answer that nobody asked to explain
+
+
+def fitted(lines: list[str], changes: Iterable[str]) -> list[str]:
+    """The lines of an answer, and as many changes below them as leave it short; the others stand in its ``sensitivities``."""
+    found = list(lines)
+    for change in changes:
+        more = wrap_lines([change])
+        if len(found) + len(more) > MOST_LINES:
+            break
+        found += more
     return found
 
 

@@ -8,10 +8,13 @@ from mlsysim.api.arguments import Defaults
 from mlsysim.api.targets import SLO
 from mlsysim.catalog import Device, Machines, Model
 from mlsysim.efficiencies import DEFAULT
-from mlsysim.inference import Deployment
+from mlsysim.inference import Deployment, format_bytes
 from mlsysim.memory.quantised import WIDE, experts_alone
 
 PRECISION = "bf16"  # assumed where nobody says
+# Of prompts and answers, standard deviation over mean, where nobody says: between those of a benchmark, which hardly differ, and
+# those of a conversation service (catalog.trace: 0.96 and 0.77).
+LENGTH_VARIATION = 0.5
 
 
 @dataclass(frozen=True)
@@ -61,21 +64,24 @@ def formats_of(
     taken: Defaults,
     experts: str | None = None,
 ) -> Formats:
-    """The given formats; by default those of the published checkpoint, else 16 bits.
+    """The given formats; by default those in which the checkpoint is served on the device, else 16 bits.
 
     A checkpoint in FP8 runs in FP8 where the device multiplies in it, and is kept so and multiplied in 16 bits elsewhere; one in
-    NVFP4 runs in FP4 where the device does. Other four-bit checkpoints keep their weights so (mixtures those of their experts) and multiply in 16 bits.
-    A device that lists no peak in 16 bits multiplies in 32, from 16-bit weights. With ``experts`` given all else stays as it would
-    be without.
+    NVFP4, and a mixture in MXFP4, run in FP4 where the device does. Other four-bit checkpoints keep their weights so (mixtures those
+    of their experts) and multiply in 16 bits. A device that lists no peak in 16 bits multiplies in 32, from 16-bit weights. With
+    ``precision`` alone the weights stay as published where they have fewer bits, and are as the products elsewhere; to say what is
+    assumed anyway changes nothing. With ``experts`` given all else stays as it would be without.
 
     >>> from mlsysim import catalog
-    >>> h200, a100 = catalog.device("H200"), catalog.device("A100")
+    >>> h200, b200, a100 = (catalog.device(name) for name in ("H200", "B200", "A100"))
     >>> formats_of(catalog.model("DeepSeek-R1"), h200, None, None, Defaults())
     Formats(precision='fp8', weights=None, experts=None, head=None, kv='bf16')
     >>> formats_of(catalog.model("DeepSeek-R1"), a100, None, None, Defaults()).precision
     'bf16'
     >>> formats_of(catalog.model("gpt-oss-120B"), h200, None, None, Defaults())
     Formats(precision='bf16', weights='bf16', experts='mxfp4', head=None, kv='bf16')
+    >>> formats_of(catalog.model("gpt-oss-120B"), b200, None, None, Defaults())
+    Formats(precision='fp4', weights='mxfp4', experts=None, head=None, kv='bf16')
     """
     if experts is not None:
         rest = formats_of(model, device, precision, weights, Defaults())
@@ -83,29 +89,44 @@ def formats_of(
         if not rest.experts and experts_alone(rest.weights or rest.precision, model.is_moe):
             rest = replace(rest, weights=WIDE)
         return replace(rest, experts=experts)
-    if precision is not None or weights is not None:
+    usual = _published(model, device)
+    same = None if usual.experts else usual.weights or usual.precision
+    if precision in (None, usual.precision) and weights in (None, same):
+        said = {
+            "precision": (precision, usual.precision),
+            "weights": (weights, usual.weights),
+            "experts": (None, usual.experts),
+        }
+        if usual.experts or usual.precision == usual.weights:
+            del said["weights"]  # as wide as the products
+        missing = [(name, value) for name, (given, value) in said.items() if given is None and value is not None]
+        for name, value in missing:
+            taken.option(name, value, _AS_PUBLISHED if model.stored and name == missing[-1][0] else "")
+        return usual
+    if weights is not None or precision is None:
         return Formats(taken.resolve("precision", precision, default_precision(device)), weights)
-    published = "(as the checkpoint is published)"
-    if model.stored.startswith("fp8") and device.has("peak_flops.fp8"):
-        taken.add(f"precision = fp8 {published}")
-        return Formats("fp8")
-    if model.stored == "nvfp4" and device.has("peak_flops.fp4"):
-        taken.add(f"precision = fp4, weights = nvfp4 {published}")
-        return Formats("fp4", "nvfp4")
-    wide = taken.resolve("precision", precision, default_precision(device))
-    if model.is_moe and model.stored in _EXPERTS:
-        taken.add(f"experts = {model.stored} {published}")
-        return Formats(wide, PRECISION, model.stored)
-    if model.stored.startswith("fp8"):
-        taken.add(f"weights = fp8 {published}")
-        return Formats(wide, "fp8")
-    if model.stored in _DENSE:
-        taken.add(f"weights = {_DENSE[model.stored]} {published}")
-        return Formats(wide, _DENSE[model.stored])
-    if wide == "fp32":
-        taken.add(f"weights = {PRECISION}")
-        return Formats(wide, PRECISION)
-    return Formats(wide)
+    kept = usual.experts or usual.weights or usual.precision
+    if format_bytes(kept) >= format_bytes(precision):
+        return Formats(precision)
+    taken.option("experts" if usual.experts else "weights", kept, _AS_PUBLISHED)
+    return replace(usual, precision=precision, weights=usual.weights or usual.precision)
+
+
+_AS_PUBLISHED = "as the checkpoint is published"
+
+
+def _published(model: Model, device: Device) -> Formats:
+    """In which formats a checkpoint is served on a device."""
+    stored, wide = model.stored, default_precision(device)
+    if stored.startswith("fp8"):
+        return Formats("fp8") if device.has("peak_flops.fp8") else Formats(wide, "fp8")
+    if device.has("peak_flops.fp4") and (stored == "nvfp4" or (stored == "mxfp4" and model.is_moe)):
+        return Formats("fp4", stored)
+    if model.is_moe and stored in _EXPERTS:
+        return Formats(wide, PRECISION, stored)
+    if stored in _DENSE:
+        return Formats(wide, _DENSE[stored])
+    return Formats(wide, PRECISION) if wide == "fp32" else Formats(wide)
 
 
 def default_precision(device: Device) -> str:

@@ -1,14 +1,56 @@
 """Cost and power of devices, from dated prices and thermal design powers; a missing price is None, never 0."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import cost, energy, units
-from mlsysim.catalog import Device
+from mlsysim.api.arguments import pluralize
+from mlsysim.catalog import Device, Machines, Node
+from mlsysim.catalog.machines import nodes_with
+from mlsysim.catalog.prices import OFFERS
 from mlsysim.cost.rent import Rent
 
 _MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class WholeNodes:
+    """The nodes that hold so many replicas, and the devices in them that idle."""
+
+    node: Node
+    count: int
+    idle: int
+    named: bool  # whether the question names the node: then whole nodes are rented
+
+    @property
+    def devices(self) -> int:
+        return self.count * self.node.devices
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        return {"node": self.node.name, "nodes": self.count, "devices": self.devices, "idle": self.idle}
+
+
+def whole_nodes(machines: Machines, replicas: int, each: int) -> WholeNodes | None:
+    """The nodes that hold some replicas of so many devices each: those named, else the smallest of the catalogue; None without any.
+
+    A replica that fits a node is not cut in two.
+
+    >>> from mlsysim import catalog
+    >>> found = whole_nodes(catalog.where("4 x DGX-H200"), 18, 1)
+    >>> found.count, found.idle
+    (3, 6)
+    >>> whole_nodes(catalog.where("H200"), 5, 3).count  # two replicas of three in a node of eight
+    3
+    """
+    node = machines.node or min(nodes_with(machines.device), key=lambda n: n.devices, default=None)
+    if node is None:
+        return None
+    size = node.devices
+    count = math.ceil(replicas / (size // each)) if each <= size else replicas * math.ceil(each / size)
+    return WholeNodes(node, count, count * size - replicas * each, machines.node is not None)
 
 
 @dataclass(frozen=True)
@@ -16,19 +58,33 @@ class Bill:
     """Money and energy of so many devices; None where a figure is missing."""
 
     device: Device
-    devices: int
+    devices: int  # that work
     rent: Rent | None
     pue: float
     token_rate: float | None = None  # of all devices together
+    whole: WholeNodes | None = None
+
+    @property
+    def rented(self) -> int:
+        """Devices that are paid: those of whole nodes where the question names a node."""
+        return self.whole.devices if self.whole is not None and self.whole.named else self.devices
 
     @property
     def cost_rate(self) -> float | None:
-        """USD/s of all devices."""
-        return None if self.rent is None else float(cost.rental_cost(self.devices, 1.0, self.rent.rate))
+        """USD/s of all devices that are rented."""
+        return self._rate(self.rented)
+
+    def _rate(self, devices: int) -> float | None:
+        return None if self.rent is None else float(cost.rental_cost(devices, 1.0, self.rent.rate))
+
+    @property
+    def cost_per_month(self) -> float | None:
+        """USD a month, which is a twelfth of a year, paid by the hour and never given back."""
+        return None if self.cost_rate is None else self.cost_rate * units.month
 
     @property
     def power(self) -> float | None:
-        """At most, W: thermal design power of the devices, times the PUE."""
+        """At most, W: thermal design power of the devices that work, times the PUE."""
         if not self.device.has("tdp"):
             return None
         return float(energy.facility_energy(energy.it_power(self.devices, self.device.tdp), 1.0, self.pue))
@@ -46,34 +102,61 @@ class Bill:
         return None if self.power is None or not self.token_rate else self.power / self.token_rate
 
     def lines(self, of: str = "output tokens", time: float | None = None) -> Sequence[str]:
-        """Cost and energy in two lines."""
+        """Cost, with the kind of its price, and energy; of replicas also the nodes that hold them."""
         money, power = "cost: the catalogue has no rental price of it; give price='2.5 USD/h'", "energy: no TDP known"
         if self.rent is not None and self.cost_rate is not None:
-            total = f"{self.cost_rate * time:,.0f} USD in all, " if time is not None else ""
-            per = "" if self.cost_per_token is None else f", {self.cost_per_token * _MILLION:,.4g} USD per million {of}"
-            money = f"cost: {total}{self.cost_rate * 3600:.4g} USD/h{per} at {self.rent.rate * 3600:.4g} USD/h a device ({self.rent.origin})"
-            if self.rent.others:
-                rates = sorted(p.value * 3600 for p in self.rent.others)
-                money += f"; others asked {rates[0]:.3g}" + (f" to {rates[-1]:.3g}" if len(rates) > 1 else "")
+            hour = f"{units.rounded(self.cost_rate * units.hour)} USD/h"
+            month = f", {units.rounded(self.cost_rate * units.month)} USD a month"
+            total = f"{units.rounded(self.cost_rate * time)} USD in all, {hour}" if time is not None else hour + month
+            per = "" if self.cost_per_token is None else f", {self.cost_per_token * _MILLION:,.3g} USD per million {of}"
+            money = f"cost: {total}{per}, at {units.rounded(self.rent.rate * units.hour)} USD/h a device ({self.rent.kind}{self._others()})"
         if self.power is not None:
-            total = f"{self.power * time / units.MWh:.4g} MWh in all, " if time is not None else ""
+            total = f"{self.power * time / units.MWh:.3g} MWh in all, " if time is not None else ""
             per = (
                 ""
                 if self.energy_per_token is None
                 else f", {self.energy_per_token * _MILLION / units.kWh:.3g} kWh per million {of}"
             )
-            power = f"energy: at most {total}{units.format(self.power, 'W')}{per} (thermal design power, PUE {self.pue:g}, no hosts)"
-        return money, power
+            power = f"energy: at most {total}{units.format(self.power, 'W', 3)}{per} (thermal design power, PUE {self.pue:g}, no hosts)"
+        return [money, *self._node_lines(), power]
+
+    def _others(self) -> str:
+        """What other sellers ask for the same kind of price; of another kind what it costs on demand, if anybody says."""
+        if self.rent is None or self.rent.price is None:
+            return ""
+        mine = self.rent.price.offer
+        same = sorted(p.value * units.hour for p in self.rent.others if p.offer == mine)
+        asked = [p.value * units.hour for p in self.rent.others if p.offer == OFFERS[0]]
+        if mine != OFFERS[0]:
+            return f"; {OFFERS[0]} {units.rounded(asked[-1])}" if asked else f"; no price {OFFERS[0]} is known"
+        if not same:
+            return ""
+        return f"; others {units.rounded(same[0])}" + (f" to {units.rounded(same[-1])}" if len(same) > 1 else "")
+
+    def _node_lines(self) -> list[str]:
+        """How many whole nodes hold the devices, what idles in them, and what they cost together."""
+        whole = self.whole
+        if whole is None or (not whole.idle and not whole.named):
+            return []
+        rate = self._rate(whole.devices)
+        cost_of = "" if rate is None else f": {units.rounded(rate * units.month)} USD a month"
+        billed = " (billed above)" if whole.named else " where only whole nodes are let"
+        idle = f", {whole.idle} of {whole.devices} devices idle" if whole.idle else ", no device idles"
+        return [f"nodes: {pluralize(whole.count, 'x')} {whole.node.name}{idle}{cost_of}{billed}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
         return {
             "devices": self.devices,
+            "rented_devices": self.rented,
             "price_usd_per_device_s": None if self.rent is None else self.rent.rate,
             "price_origin": None if self.rent is None else self.rent.origin,
+            "price_kind": None if self.rent is None else self.rent.kind,
             "cost_usd_per_s": self.cost_rate,
+            "cost_usd_per_month": self.cost_per_month,
             "cost_usd_per_token": self.cost_per_token,
             "power_w": self.power,
             "energy_j_per_token": self.energy_per_token,
             "pue": self.pue,
+            "whole_nodes": None if self.whole is None else self.whole.to_dict(),
         }

@@ -76,17 +76,21 @@ def _sized(s: "Served", load: Load) -> Any:
         given(float(q.input_len), "input_len", "1", CALLER),
         given(float(q.output_len), "output_len", "1", CALLER),
     )
-    tokens = held_tokens(prompt, answer, given(q.output_variation, "output_variation", "1", CALLER)).called(
-        "tokens held"
-    )
+    shared = given(q.kept.shared_len, "shared_len", "1", CALLER) if q.kept.shared_len else None
+    varied = given(q.length_variation, "length_variation", "1", CALLER)
+    tokens = held_tokens(prompt if shared is None else prompt - shared, answer, varied).called("tokens held")
     ranks = d.split.dp
-    first = traced_pass(d, ranks, prompt, 0.0, 0.0, "prompt pass")
+    first = _prompt(s, load, prompt)
     batch = given(float(max(r.max_running, ranks)), "batch", "1", "the places of a replica")
-    step = traced_pass(d, batch, 1, tokens - 1, 1.0, f"step of {r.max_running}")
+    step = traced_pass(
+        d, batch, 1, (tokens if shared is None else tokens + shared) - 1, 1.0, f"step of {r.max_running}"
+    )
     steps = (answer - 1.0).called("decode steps")
     slots = _places(s, load, first, step, steps, tokens)
-    varied = given(r.prompt_variation, "prompt_variation", "1", CALLER)
-    made_of = traced_replica(r, first, step, steps, varied, slots)
+    uneven = given(
+        r.prompt_variation, "variation of a prompt's time", "1", "the variation of its length, played through"
+    )
+    made_of = traced_replica(r, first, step, steps, uneven, slots)
     targets = {n: given(v, f"target for {n.upper()}", "s", CALLER) for n, v in (slo.targets if slo else {}).items()}
     rate = given(float(load.rate), "rate", "1/s", CALLER)
 
@@ -117,6 +121,24 @@ def _sized(s: "Served", load: Load) -> Any:
     return (replicas * each).called("devices")
 
 
+def _prompt(s: "Served", load: Load, prompt: Any) -> Any:
+    """The prompt pass: what is not in the cache, on average over prompts that find their prefix and those that do not."""
+    d, p, ranks = s.deployment, s.question.kept, s.deployment.split.dp
+    hit: float = getattr(load.replica, "hit_rate", 1.0)
+
+    def of(cached_len: float, name: str) -> Any:
+        if not cached_len:
+            return traced_pass(d, ranks, prompt, 0.0, 0.0, name)
+        cached = given(float(cached_len), "cached_len", "1", CALLER)
+        return traced_pass(d, ranks, prompt - cached, cached, 0.0, name)
+
+    if hit == 1.0 or p.found == p.shared_len:
+        return of(p.found, "prompt pass")
+    share = given(hit, "hit rate", "1", "what the cache keeps until the next turn" if p.turns else CALLER)
+    found, lost = of(p.found, "prompt pass after a hit"), of(p.shared_len, "prompt pass without")
+    return (share * found + (1 - share) * lost).called("prompt pass")
+
+
 def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: Any) -> Any:
     """Places of a replica: what memory holds, what the server is told, and how many are in pace."""
     d, q, r = s.deployment, s.question, load.replica
@@ -128,6 +150,8 @@ def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: 
         "the server's gpu_memory_utilization",
     )
     reserve = held.requested - d.weight_memory - min(stage["kv_pool_bytes"] for stage in held.stages)
+    if q.kept.shared_len:
+        reserve += float(d.kv_memory(d.split.dp, q.kept.shared_len))
     budget = kv_budget(
         given(d.device.usable_memory, "device memory", "byte", d.device.origin("usable_memory")),
         given(d.weight_memory, "weights", "byte", f"{d.weights}, counted from the shape of {q.model.name}"),
@@ -137,7 +161,7 @@ def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: 
             reserve,
             "kept back",
             "byte",
-            "activations, runtime and graphs of the server, as memory.server_memory has them",
+            "activations, runtime and graphs of the server, as memory.server_memory has them; the shared prefix",
         ),
     ).called("memory for cache")
     token = float(d.kv_memory(d.split.dp, float(tokens)) / (-(-float(tokens) // d.block_tokens) * d.block_tokens))

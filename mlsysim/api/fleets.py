@@ -4,9 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from mlsysim import catalog, inference, units
 from mlsysim.api.arguments import pluralize
+from mlsysim.api.prefixes import TRAFFIC
 from mlsysim.catalog import Model
 from mlsysim.declared import in_si
 from mlsysim.errors import InputError, unknown_name
@@ -26,11 +28,14 @@ from mlsysim.serving.fleet import (
 )
 from mlsysim.serving_steps import StepModel, step_model
 
-# What requests are: each by itself, or turns of conversations.
-TRAFFIC = ("requests", "chats", "agents")
 # When the cache of a prompt crosses to the servers that decode: when it is done, or layer by layer while it is computed.
 TRANSFERS = ("whole", "layers")
 _USUAL = {"chats": rooms.chats.__kwdefaults__ or {}, "agents": rooms.agents.__kwdefaults__ or {}}
+
+
+def usual_traffic(traffic: str) -> dict[str, Any]:
+    """What conversations of a kind are, where nobody says."""
+    return dict(_USUAL[traffic])
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class FleetSpec:
     pause : float or str, s, [0, inf), optional
         Mean time after an answer (default: 20 s, of agents 2 s).
     shared_len : int, token, [0, inf), optional
-        Tokens with which all conversations begin (default: 500, of agents 4000).
+        Leading tokens that all prompts have in common (default: 0, of chats 500, of agents 4000). A tree of blocks finds them.
     history_len : int, token, [0, inf), optional
         Tokens of earlier turns that a prompt repeats at most (default: all).
     summary_len : int, token, [0, inf), optional
@@ -159,7 +164,9 @@ class FleetSpec:
                 "simulate: swap_bandwidth requires also_models that are swapped; leave it out, or swap them"
             )
         if self.traffic == "requests":
-            for name in ("turns", "added_len", "pause", "shared_len", "history_len"):
+            if self.shared_len:  # which a tree of blocks finds again and holds once
+                object.__setattr__(self, "prefix_tree", True)
+            for name in ("turns", "added_len", "pause", "history_len"):
                 if getattr(self, name) is not None:
                     raise InputError(
                         f"simulate: {name} requires traffic='chats' or 'agents'; give one, or leave it out"
@@ -169,6 +176,18 @@ class FleetSpec:
     def plain(self) -> bool:
         """Whether there is nothing to add to plain servers."""
         return self == FleetSpec(imbalance=self.imbalance, loading=self.loading)
+
+    @property
+    def mean_turns(self) -> float:
+        """Turns of a conversation, on average."""
+        return float(usual_traffic(self.traffic)["turns"] if self.turns is None else self.turns)
+
+    @property
+    def pauses(self) -> float:
+        """Pauses of a conversation together, on average, s; 0 of requests."""
+        if self.traffic == "requests":
+            return 0.0
+        return (self.mean_turns - 1) * float(usual_traffic(self.traffic)["pause"] if self.pause is None else self.pause)
 
     @property
     def words(self) -> str:

@@ -2,42 +2,55 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlsysim import capacity, catalog, inference, intervals, units
 from mlsysim.api.arguments import (
     BATCH,
+    NONE_OR_MORE,
     PUE,
     TOKENS,
     Defaults,
     check_number,
+    figures,
+    fitted,
     merge_targets,
     pluralize,
     typed,
     wrap_lines,
 )
-from mlsysim.api.asked import Asked, formats_of
-from mlsysim.api.bills import Bill
+from mlsysim.api.asked import LENGTH_VARIATION, Asked, default_precision, formats_of
+from mlsysim.api.bills import Bill, whole_nodes
+from mlsysim.api.failing import failure_line, mean_line
+from mlsysim.api.prefixes import TRAFFIC, Prefixes, prefixes_of, words
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.capacity import Load, Replica
-from mlsysim.capacity.routing import USUAL, check_routing
+from mlsysim.capacity.routing import ROUTING, USUAL, check_routing
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.cost.rent import Rent, rent_of
 from mlsysim.efficiencies import DEFAULT, describe, has_range
-from mlsysim.errors import InputError
-from mlsysim.inference import Deployment, Generation
+from mlsysim.errors import InputError, unknown_name
+from mlsysim.inference import Deployment, Generation, format_bytes
 from mlsysim.inference.solver import METHOD
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import as_published, release_of
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, Result, format_value, plain
+from mlsysim.serving.measured import Nearest, nearest_point
 
 INPUT_LEN, OUTPUT_LEN = 1024, 256  # assumed where nobody says
 NARROWER = {"fp32": "bf16", "bf16": "fp8", "fp16": "fp8", "fp8": "fp4"}
+ROUTERS = (*ROUTING, "prefix")  # the last one of conversations
 _MOST_TP, _MOST_DEVICES = 64, 1024  # of a replica: beyond, nobody splits a model so, and the search would not end
 _MOST_REPLICAS = 1 << 16
+_UNEVEN = 0.9  # variation of lengths of a conversation service (catalog.trace: 0.96 of prompts, 0.77 of answers)
+_ROUNDS = 3  # of load and cache: what runs takes room from what was said before
+
+
+if TYPE_CHECKING:
+    from mlsysim.api.confirming import Confirmed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,19 +58,27 @@ class ServeSpec(Asked, Result):
     """All inputs of an answer, so that it can be computed again with one of them changed."""
 
     rate: float | None = None
+    mean_rate: float | None = None  # over the day, where rate is the peak
     input_len: float
     output_len: float
     batch: float = 1
     cached_len: float = 0
+    prefixes: Prefixes | None = None  # of replicas under load
     tp: int | None = None
     pp: int | None = None
     dp: int = 1
     rent: Rent | None = None
     pue: float = 1.0
-    output_variation: float = 0.0
-    prompt_variation: float = 1.0
+    length_variation: float = LENGTH_VARIATION
     routing: str = USUAL
     options: tuple[tuple[str, Any], ...] = ()  # of the server's memory, as memory.server_memory takes them
+
+    @property
+    def kept(self) -> Prefixes:
+        """What prompts find in the cache."""
+        return self.prefixes or Prefixes(
+            self.input_len, self.output_len, self.cached_len, variation=self.length_variation
+        )
 
     @property
     def sized(self) -> bool:
@@ -144,19 +165,44 @@ class Served(Result):
     @property
     def bill(self) -> Bill:
         """What the devices cost and draw."""
+        return self.bill_of(self.replicas)
+
+    def bill_of(self, replicas: int) -> Bill:
+        """The bill of another number of replicas for the same tokens."""
+        q, each = self.question, self.deployment.devices
+        whole = whole_nodes(q.machines, replicas, each)
+        return Bill(q.device, replicas * each, q.rent, q.pue, self.tokens_per_s if self.fits else None, whole)
+
+    @property
+    def cost_ends(self) -> tuple[float, float] | None:
+        """USD/s of the answers at both ends of the range; None where one of them is unknown."""
+        if self.question.rate is None or (ends := self._ends) is None or not ends[1].answered:
+            return None
+        rates = [e.bill.cost_rate for e in ends]
+        return None if rates[0] is None or rates[1] is None else (rates[0], rates[1])
+
+    @cached_property
+    def nearest(self) -> Nearest | None:
+        """The published measurement that lies nearest, with what we say of it."""
+        q, running = self.question, float(self.load.running) if self.load else float(self.question.batch)
+        return nearest_point(q.model, q.device, q.precision, q.input_len, q.output_len, running / self.devices)
+
+    @cached_property
+    def at_mean(self) -> "Served | None":
+        """The answer at the mean rate; None where nobody gave one."""
         q = self.question
-        return Bill(q.device, self.devices, q.rent, q.pue, self.tokens_per_s if self.fits else None)
+        return None if q.mean_rate is None else _answer(replace(q, rate=q.mean_rate, mean_rate=None))
 
     @cached_property
     def _ends(self) -> "tuple[Served, Served] | None":
         """The answers at both ends of the range of past errors; None where those are unknown."""
         if not has_range(self.deployment.efficiencies.name) or not self.answered or not self.load:
             return None
-        short, long = (_answer(self.question, float(f)) for f in self._interval.ends)
+        short, long = (_answer(self.question, float(f)) for f in self.interval.ends)
         return short, long
 
     @property
-    def _interval(self) -> intervals.Interval:
+    def interval(self) -> intervals.Interval:
         """The range of the times of an answer, as factors."""
         return intervals.interval("inference", 1.0, self.deployment.place("answer"))
 
@@ -201,6 +247,15 @@ class Served(Result):
         return f"the target for {name.upper()}: without it {would}; {physics}"
 
     @cached_property
+    def simulated(self) -> "Confirmed | None":
+        """What the simulator says of the answer, where it can play it within seconds; None elsewhere."""
+        if self.load is None or self.question.slo is None or not self.answered:
+            return None
+        from mlsysim.api.confirming import confirmed
+
+        return confirmed(self)
+
+    @cached_property
     def sensitivities(self) -> tuple[tuple[str, str], ...]:
         """Sensitivities: each change of an input with the answer to it."""
         return tuple((what, _short(self, _answer(q))) for what, q in _neighbours(self))
@@ -214,43 +269,71 @@ class Served(Result):
             head = [f"NO ANSWER: {asked}: {self.reason}"]
         else:
             head = self._answer_lines(q.model.name)
-        e = self.deployment.efficiencies
-        head += [describe(e.name, e.source), *self.assumed]
-        if self.fits:
-            head += merge_targets(self.sensitivities)
-        return wrap_lines(head)
+        changes = merge_targets(self.sensitivities) if self.fits else []
+        return fitted(wrap_lines([*head, *self.assumed]), changes)
 
     def _answer_lines(self, name: str) -> list[str]:
-        q, load, g = self.question, self.load, self.generation
-        work = f"{q.input_len:g} + {q.output_len:g} tokens"
-        if load is None:
-            lines = [
-                f"{name} on {self.devices} x {q.device.name}: first token after {format_value(g.ttft, 's')}, then one every "
-                f"{format_value(g.itl, 's')}",
-                f"{work}, batch {q.batch:g}: {format_value(g.e2e, 's')} in all{self._range()}, {g.tokens_per_s:.4g} tokens/s",
-                self._memory_line(),
-            ]
-        else:
-            known = self.devices_range
-            spread = ""
-            if known is not None:
-                most = known[1] if known[1] is not None else self.too_few
-                spread = f" ({known[0]} to {most} in the {self._interval.whose})"
-            if self.rate_range is not None:
-                spread = f" ({self.rate_range[0]:.3g} to {self.rate_range[1]:.3g} in the {self._interval.whose})"
-            first = (
-                f"{name}: {self.devices:,} x {q.device.name}{spread}"
-                if q.rate is not None
-                else f"{name}: {self.devices} x {q.device.name} carry {float(load.rate):.4g} requests/s{spread}"
+        """How many, how fast, how much; then what binds, and what the simulator says."""
+        fast = self._batch_lines(name) if self.load is None else self._load_lines(name, self.load)
+        said = [] if self.simulated is None else [self.simulated.text]
+        near = []
+        if self.nearest is not None:
+            fast[0] += "" if self.nearest.near else "; no measurement near"
+            near = [self.nearest.words()]
+        return [*fast, self.bill.lines()[0], f"binds: {self.binds}", *said, *near]
+
+    def _batch_lines(self, name: str) -> list[str]:
+        q, g = self.question, self.generation
+        return [
+            f"{name} on {self.devices} x {q.device.name}: first token after {units.format(g.ttft, 's', 3)}, then one every "
+            f"{units.format(g.itl, 's', 3)}",
+            f"{q.input_len:g} + {q.output_len:g} tokens, batch {q.batch:g}: {units.format(g.e2e, 's', 3)} in all{self._range()}, "
+            f"{figures(g.tokens_per_s)} tokens/s",
+            self._memory_line(),
+        ]
+
+    def _load_lines(self, name: str, load: Load) -> list[str]:
+        q, share = self.question, f"{100 * load.quantile:g} %"
+        found = f"{name}: {self.devices:,} x {q.device.name}"
+        if q.rate is None:
+            found += f" carry {figures(float(load.rate))} requests/s"
+        cached = words(q.kept)
+        return [
+            f"{found}{self._spread()}",
+            f"TTFT {units.format(load.ttft_quantile, 's', 3)} ({share} of requests), ITL {units.format(load.itl, 's', 3)} on average and "
+            f"{units.format(load.itl_quantile, 's', 3)} ({share}), {float(load.utilisation):.0%} of capacity",
+            f"for {figures(float(load.rate))} requests/s of {q.input_len:g} + {q.output_len:g} tokens"
+            f"{f' ({cached})' if cached else ''}{f' within {q.slo}' if q.slo else ''}: {self.layout}, --max-num-seqs {load.replica.max_running}",
+        ]
+
+    def _spread(self) -> str:
+        """The range of the number that was asked for, and whose it is."""
+        if (known := self.devices_range) is not None:
+            return (
+                f" ({known[0]} to {known[1] if known[1] is not None else self.too_few} in the {self.interval.whose})"
             )
-            lines = [
-                first,
-                f"{self.layout}, for {float(load.rate):.4g} requests/s of {work}",
-                f"TTFT {format_value(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of requests), ITL {format_value(load.itl, 's')} on "
-                f"average and {format_value(load.itl_quantile, 's')} ({100 * load.quantile:g} %), {float(load.utilisation):.0%} of capacity; "
-                f"{float(load.running) / self.replicas:.3g} requests run on the {load.replica.max_running} places of a replica (its --max-num-seqs)",
+        if (rates := self.rate_range) is not None:
+            return f" ({figures(rates[0])} to {figures(rates[1])} in the {self.interval.whose})"
+        return ""
+
+    @property
+    def details(self) -> list[str]:
+        """What stands behind the answer and is printed when it is explained: energy, places, whose rates, the method, every change."""
+        e, load = self.deployment.efficiencies, self.load
+        places = [] if load is None else [
+            f"{figures(float(load.running) / self.replicas)} requests run on the {load.replica.max_running} places of a replica "
+            f"(--max-num-seqs), of {self.replica_of_all.max_running} that memory holds"
+        ]  # fmt: skip
+        return wrap_lines(
+            [
+                *places,
+                *self.bill.lines()[1:],
+                *filter(None, [failure_line(self), mean_line(self)] if self.question.rate is not None else []),
+                describe(e.name, e.source),
+                self.method,
+                *merge_targets(self.sensitivities),
             ]
-        return [*lines, *self.bill.lines(), f"binds: {self.binds}"]
+        )
 
     @property
     def too_few(self) -> str:
@@ -348,7 +431,11 @@ class Served(Result):
                     "devices_range": self.devices_range,
                     "rate_range_per_s": self.rate_range,
                     "binds": self.binds if self.fits else None,
+                    "nearest_measurement": self.nearest.to_dict() if self.fits and self.nearest is not None else None,
+                    "simulated": None if self.simulated is None else self.simulated.to_dict(),
                     "bill": self.bill.to_dict(),
+                    "bill_with_a_spare": self.bill_of(self.replicas + 1).to_dict() if q.rate is not None else None,
+                    "bill_at_the_mean": self.at_mean.bill.to_dict() if self.at_mean is not None else None,
                     "memory": self.memory.to_dict(),
                     "sensitivities": dict(self.sensitivities) if self.fits else {},
                     "would_fit": list(self.suggestions) if not self.fits else [],
@@ -431,24 +518,74 @@ def _room(q: ServeSpec, d: Deployment) -> str:
 def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
     """The replica, its times longer by a factor; places that would miss the pace are not used."""
     held = _held(q, d)
-    made = capacity.replica_of(
-        d,
-        input_len=q.input_len,
-        output_len=q.output_len,
-        variation=q.output_variation,
-        prompt_variation=q.prompt_variation,
-        usable=held.given["gpu_memory_utilization"],
-        reserve=held.requested - d.weight_memory - _pool(held),
+    asked = {
+        "input_len": q.input_len, "output_len": q.output_len, "variation": q.length_variation, "shared_len": q.kept.shared_len,
+        "usable": held.given["gpu_memory_utilization"], "reserve": held.requested - d.weight_memory - _pool(held),
+    }  # fmt: skip
+    made = capacity.replica_of(d, **asked, cached_len=q.kept.found)
+    fit = capacity.sequences(d, **asked)
+    room = float(fit.budget / fit.token_bytes) * d.split.dp
+    prompts = tuple((factor * mean, factor * spread) for mean, spread in q.kept.prompts(d))
+    known = {f.name: getattr(made, f.name) for f in fields(Replica)}
+    known["step_times"] = tuple(factor * t for t in made.step_times)
+    made = _Cached(**known, prefixes=q.kept, prompts=prompts, room=room, held=float(fit.tokens)).hitting(
+        q.kept.hit_rate
     )
-    made = replace(made, prefill_time=factor * made.prefill_time, step_times=tuple(factor * t for t in made.step_times))
     itl = q.slo.itl if q.slo is not None else None
     pace = made.max_running if itl is None else made.batch_in_pace(itl)
     return made.with_max_running(max(1, pace))
 
 
-def _loaded(q: ServeSpec, made: Replica, rate: float, replicas: int) -> Load:
+@dataclass(frozen=True)
+class _Cached(Replica):
+    """A replica whose prompts find part of themselves in its cache."""
+
+    prefixes: Any = None
+    prompts: Any = ()  # mean and deviation of the time of a prompt that finds its prefix, and of one that does not
+    room: float = 0.0  # tokens of the whole cache, the shared text left out
+    held: float = 0.0  # of them by a running sequence
+    hit_rate: float = 1.0
+
+    def hitting(self, hit_rate: float) -> "_Cached":
+        """The same where so many prompts find their prefix."""
+        timed: _Cached = self.prefixes.timed(self, self.prompts, hit_rate)
+        return replace(timed, hit_rate=hit_rate)
+
+
+def _loaded(q: ServeSpec, made: Any, rate: float, replicas: int) -> Load:
     slo = q.slo or SLO()
-    return capacity.load(made, rate, replicas, routing=q.routing, ttft=slo.ttft, itl=slo.itl, quantile=slo.quantile)
+
+    def loaded(one: Any) -> Load:
+        routing = (
+            "random" if q.routing == "prefix" else q.routing
+        )  # a replica keeps its conversations, which begin at random
+        return capacity.load(one, rate, replicas, routing=routing, ttft=slo.ttft, itl=slo.itl, quantile=slo.quantile)
+
+    found = loaded(made)
+    if made.prefixes.turns is None:
+        return found
+    for _ in range(_ROUNDS):
+        kept = made.prefixes.kept(rate / replicas, made.room - float(found.running) / replicas * made.held)
+        less = made.hitting(kept)
+        if rate >= replicas * less.capacity:
+            raise _OverloadError(
+                f"serve: the cache of {replicas} replicas keeps too few of the conversations for {rate:g} turns/s"
+            )
+        found = loaded(less)
+    return found
+
+
+class _OverloadError(InputError):
+    """More prompts are lost from the cache than the replicas can compute again."""
+
+
+def _fine(q: ServeSpec, made: Replica, rate: float, replicas: int) -> Load | None:
+    """The load where it meets the targets."""
+    try:
+        found = _loaded(q, made, rate, replicas)
+    except _OverloadError:
+        return None
+    return found if _meets(found, q.slo) else None
 
 
 def _meets(load: Load, slo: SLO | None) -> bool:
@@ -486,8 +623,7 @@ def _fewest(q: ServeSpec, made: Replica, rate: float) -> Load:
     """The fewest replicas that carry the rate within the targets; a lone request is known to meet them."""
 
     def asked(n: int) -> Load | None:
-        found = _loaded(q, made, rate, n)
-        return found if _meets(found, q.slo) else None
+        return _fine(q, made, rate, n)
 
     low = int(min(rate / made.capacity, 2.0 * _MOST_REPLICAS))
     high = low + 1
@@ -511,8 +647,8 @@ def _largest(q: ServeSpec, made: Replica, replicas: int) -> Load:
     best = _loaded(q, made, 1e-6 * made.throughput(1), replicas)
     for _ in range(40):
         middle = (low + high) / 2
-        found = _loaded(q, made, middle, replicas)
-        low, high, best = (middle, high, found) if _meets(found, q.slo) else (low, middle, best)
+        found = _fine(q, made, middle, replicas)
+        low, high, best = (middle, high, found) if found is not None else (low, middle, best)
     return best
 
 
@@ -576,12 +712,12 @@ def _short(old: Served, new: Served) -> str:
         return "no answer"
     if old.question.rate is None and old.load is None:
         g = new.generation
-        return f"{pluralize(new.devices, 'device')}, first token {format_value(g.ttft, 's')}, then {format_value(g.itl, 's')}"
+        return f"{pluralize(new.devices, 'device')}, first token {units.format(g.ttft, 's', 3)}, then {units.format(g.itl, 's', 3)}"
     if old.question.rate is None:
-        return f"{float(new.load.rate):.4g} requests/s on {pluralize(new.devices, 'device')}" if new.load else ""
-    each = "" if new.deployment.devices == 1 else f" ({new.layout})"
-    money = "" if new.bill.cost_rate is None else f", {new.bill.cost_rate * units.hour:,.4g} USD/h"
-    return f"{pluralize(new.devices, 'device')}{each}{money}"
+        return f"{figures(float(new.load.rate))} requests/s on {pluralize(new.devices, 'device')}" if new.load else ""
+    money = "" if new.bill.cost_rate is None else f", {figures(new.bill.cost_rate * units.hour)} USD/h"
+    less = old.devices - new.devices
+    return f"{pluralize(new.devices, 'device')}{f' ({abs(less):,} ' + ('fewer' if less > 0 else 'more') + ')' if less else ''}{money}"
 
 
 def _neighbours(old: Served) -> Iterator[tuple[str, ServeSpec]]:
@@ -590,6 +726,13 @@ def _neighbours(old: Served) -> Iterator[tuple[str, ServeSpec]]:
     narrow = NARROWER.get(q.precision)
     if narrow and not q.experts and q.device.has(f"peak_flops.{narrow}"):
         yield f"{narrow} instead of {q.precision}", replace(q, precision=narrow, weights=None)
+    wide = default_precision(q.device)
+    if q.precision != wide and q.weights and format_bytes(q.weights) < format_bytes(wide):
+        yield f"{wide} products instead of {q.precision}", replace(q, precision=wide)
+    if q.sized and q.kv != "fp8":
+        yield "fp8 cache", replace(q, kv="fp8")
+    if q.sized and q.routing == USUAL and old.replicas > 1:
+        yield "routing least-loaded", replace(q, routing="least-loaded")
     if not q.sized:
         tp, pp, there = 2 * old.option.tp, old.option.pp, q.machines.count
         if q.tp is None and splits(q.model, tp, pp) and tp <= _domain(q) and (there is None or tp * pp <= there):
@@ -601,8 +744,10 @@ def _neighbours(old: Served) -> Iterator[tuple[str, ServeSpec]]:
         for factor in (0.5, 2.0):
             target = value * factor
             yield f"{name.upper()} of {format_value(target, 's')}", replace(q, slo=replace(slo, **{name: target}))
-    if q.prompt_variation and slo.ttft is not None:
-        yield "prompts all alike", replace(q, prompt_variation=0.0)
+    for varied in (0.0, _UNEVEN):
+        if varied != q.length_variation:
+            uneven = replace(q, length_variation=varied, prefixes=replace(q.kept, variation=varied))
+            yield f"length variation of {varied:g}", uneven
     if q.rate is not None:
         yield f"{2 * q.rate:g} requests/s", replace(q, rate=2 * q.rate)
 
@@ -681,6 +826,17 @@ def _answer_fits(q: ServeSpec) -> Deployment | None:
     return None
 
 
+def _mean_of(mean_rate: float | None, rate: float | None) -> float | None:
+    """The mean rate, which no peak lies below."""
+    if mean_rate is None:
+        return None
+    if rate is None or not 0 < check_number("serve", "mean_rate", mean_rate, "1/s") <= rate:
+        raise InputError(
+            f"serve: mean_rate = {mean_rate!r} must lie in (0, rate = {rate}]: rate is the peak that is sized for, and has to be given"
+        )
+    return mean_rate
+
+
 @typed
 def serve(
     model: Model | str,
@@ -688,10 +844,17 @@ def serve(
     *,
     slo: SLO | None = None,
     rate: float | None = None,
+    mean_rate: float | None = None,
     input_len: float | None = None,
     output_len: float | None = None,
-    batch: float = 1,
-    cached_len: float = 0,
+    batch: float | None = None,
+    cached_len: float | None = None,
+    hit_rate: float | None = None,
+    shared_len: float | None = None,
+    traffic: str = "requests",
+    turns: float | None = None,
+    added_len: float | None = None,
+    pause: float | None = None,
     tp: int | None = None,
     pp: int | None = None,
     dp: int = 1,
@@ -703,8 +866,7 @@ def serve(
     price: "str | Price | None" = None,
     pue: float = 1.0,
     inter_bandwidth: float | str | None = None,
-    output_variation: float | None = None,
-    prompt_variation: float | None = None,
+    length_variation: float | None = None,
     server: str = "",
     experts: str | None = None,
     head: str | None = None,
@@ -723,14 +885,30 @@ def serve(
         Targets. Without a rate: the largest rate that a replica (or the devices named) carries within them.
     rate : float, 1/s, (0, inf), optional
         Requests per second. Without targets: the fewest replicas that carry them at all. Without either: one static batch.
+    mean_rate : float, 1/s, (0, inf), optional
+        Requests per second on average, where ``rate`` is the peak: what they take is printed too.
     input_len : float, 1, (0, 1e12], optional
         Tokens of a prompt, on average (default: 1024). What is assumed is printed.
     output_len : float, 1, (0, 1e12], optional
         Tokens of an answer, on average (default: 256). What is assumed is printed.
-    batch : float, 1, [1, 1e12]
-        Sequences in the static batch, summed over replicas.
-    cached_len : float, 1, [0, 1e12]
-        Leading tokens of a prompt that the cache holds already.
+    batch : float, 1, [1, 1e12], optional
+        Sequences in the static batch, summed over replicas (default: 1). Without a rate and without targets.
+    cached_len : float, 1, [0, 1e12], optional
+        Leading tokens of a prompt that the cache holds already (default: 0). They take memory, and are not computed again.
+    hit_rate : float, 1, (0, 1], optional
+        Share of the prompts that find their cached_len (default: 1).
+    shared_len : float, 1, [0, 1e12], optional
+        Leading tokens that all prompts have in common (default: 0). A replica computes and holds them once. Of agents 4000 and of
+        chats 500 are assumed.
+    traffic : str, one of TRAFFIC
+        What comes: requests by themselves, or turns of chats or agents, whose prompts repeat what was said before. Then the prompt
+        follows from the turns, and ``rate`` is that of turns. What is gone from the cache when a turn comes is computed again.
+    turns : float, 1, [1, 1e6], optional
+        Turns of a conversation, on average (default: 4, of agents 20).
+    added_len : float, token, (0, 1e12], optional
+        Tokens that a turn adds, on average (default: 200, of agents 800).
+    pause : float or str, s, [0, inf), optional
+        Mean time after an answer (default: 20 s, of agents 2 s).
     tp : int, optional
         Tensor-parallel ranks of a replica (default: chosen).
     pp : int, optional
@@ -740,9 +918,8 @@ def serve(
     ep : int
         Ranks that share the experts, out of tp x dp.
     precision : str, optional
-        Number format of the matrix products (default: as the checkpoint is published, else bf16). A checkpoint that is
-        published in fewer bits is served as it is (``formats_of``), unless ``precision`` or ``weights`` is given; with
-        ``precision`` alone the weights are as the products.
+        Number format of the matrix products (default: in which the checkpoint is served on the device, else bf16). Weights that are
+        published in fewer bits stay so, unless ``weights`` is given too; other weights are as the products.
     weights : str, one of inference.FORMATS, optional
         Number format of the stored weights (default: as the products, else as published).
     kv : str, one of inference.FORMATS
@@ -750,24 +927,23 @@ def serve(
     efficiencies : str or Efficiencies, one of efficiencies.MODES
         Rates that the hardware reaches: ``"calibrated"`` (with a range), ``"datasheet"``, ``"bound"``, or your own.
     price : str or Price, optional
-        Rent of a device with its unit, as in ``"2.5 USD/h"``, or the name of a price (default: the catalogue's newest rental price).
+        Rent of a device with its unit, as in ``"2.5 USD/h"``, the name of a price, or a kind of price: ``"on demand"``,
+        ``"reserved"``, ``"spot"``, ``"estimate"`` (default: the catalogue's newest on demand, else of the next kind).
     pue : float, 1, [1, inf)
         Power usage effectiveness (facility / IT energy).
     inter_bandwidth : float or str, byte/s, (0, inf), optional
         Network bandwidth per device between scale-up domains, one way, as in ``"400 Gbit/s"``.
-    output_variation : float, 1, [0, inf), optional
-        Standard deviation over mean of the lengths of answers (default: 0, all alike). Short answers keep a pace less evenly than
-        long ones.
-    prompt_variation : float, 1, [0, inf), optional
-        Standard deviation over mean of the prompts' times: 0 where all are alike (default: 1).
+    length_variation : float, 1, [0, inf), optional
+        Standard deviation over mean of the lengths of prompts, where they are new, and of answers (default: 0.5; 0: all alike). A
+        conversation service had 0.96 and 0.77 (``catalog.trace``). Short answers keep a pace less evenly than long ones.
     server : str
         Inference server and version, as in ``"vLLM 0.11"`` or ``"TensorRT-LLM 0.6.1"`` (default: a current server).
     experts : str, one of inference.FORMATS, optional
         Number format of a mixture's routed experts as stored, where it differs from the other weights.
     head : str, one of inference.FORMATS, optional
         Number format of embedding and output head as stored, where it differs from the other weights.
-    routing : str, one of capacity.ROUTING, optional
-        Which replica gets the next request (default: round-robin).
+    routing : str, one of ROUTERS, optional
+        Which replica gets the next request (default: round-robin). Turns of conversations go where their prefix is (prefix).
 
     Returns
     -------
@@ -790,32 +966,51 @@ def serve(
     False
     """
     check_slo("serve", slo)
-    taken = Defaults()
+    taken, sized = Defaults(), rate is not None or slo is not None
     m, machines = as_published(model), catalog.where(device)
-    input_len, output_len = (
-        check_number("serve", name, taken.resolve(name, given, usual), domain=TOKENS)
-        for name, given, usual in (("input_len", input_len, INPUT_LEN), ("output_len", output_len, OUTPUT_LEN))
-    )
-    if not 0 <= cached_len < input_len:
+    if sized and batch is not None:
         raise InputError(
-            f"serve: cached_len = {cached_len!r} must lie in [0, input_len = {input_len:g}): one token is new"
+            f"serve: batch = {batch:g} is of a static batch, without a rate and without targets; leave it out"
         )
+    for name, value in (("length_variation", length_variation), ("routing", routing)):
+        if not sized and value is not None:
+            raise InputError(f"serve: {name} is for a rate or targets; leave it out of a static batch, or give a rate")
+    if traffic not in TRAFFIC:
+        raise unknown_name("serve: traffic", traffic, TRAFFIC)
+    talks = traffic != "requests"
+    if talks and input_len is not None:
+        raise InputError("serve: prompts of conversations grow by added_len; give that instead of input_len")
+    if not talks:
+        input_len = check_number("serve", "input_len", taken.resolve("input_len", input_len, INPUT_LEN), domain=TOKENS)
+    output_len = check_number("serve", "output_len", taken.resolve("output_len", output_len, OUTPUT_LEN), domain=TOKENS)
     formats = formats_of(m, machines.device, precision, weights, taken, experts)
+    if sized:
+        length_variation = check_number(
+            "serve",
+            "length_variation",
+            taken.resolve("length_variation", length_variation, LENGTH_VARIATION),
+            domain=NONE_OR_MORE,
+        )
+        usual = "prefix" if talks else USUAL
+        if talks and routing not in (None, usual):
+            raise InputError(
+                f"serve: routing = {routing!r} sends turns away from what was said before; serve counts conversations with "
+                "routing = 'prefix', and simulate plays them with any router"
+            )
+        routing = taken.resolve("routing", routing, usual)
+    prefixes = prefixes_of(
+        input_len, output_len, traffic=traffic, turns=turns, added_len=added_len, pause=pause, cached_len=cached_len, hit_rate=hit_rate,
+        shared_len=shared_len, variation=length_variation or 0.0, sized=sized, taken=taken,
+    )  # fmt: skip
     q = ServeSpec(
         model=m, machines=machines, slo=slo, rate=None if rate is None else check_number("serve", "rate", rate, "1/s"),
-        input_len=input_len, output_len=output_len, batch=check_number("serve", "batch", batch, domain=BATCH),
-        cached_len=cached_len, tp=tp, pp=pp, dp=dp, ep=ep, precision=formats.precision, weights=formats.weights,
+        mean_rate=_mean_of(mean_rate, rate),
+        input_len=prefixes.input_len, output_len=output_len, batch=check_number("serve", "batch", batch or 1, domain=BATCH),
+        cached_len=prefixes.found, prefixes=prefixes, tp=tp, pp=pp, dp=dp, ep=ep, precision=formats.precision, weights=formats.weights,
         experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies, rent=rent_of(machines.device, price),
         pue=check_number("serve", "pue", pue, domain=PUE), inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth),
-        output_variation=0.0 if output_variation is None else output_variation,
-        prompt_variation=1.0 if prompt_variation is None else prompt_variation, server=server,
-        routing=USUAL if routing is None else routing,
+        length_variation=length_variation or 0.0, server=server, routing=routing or USUAL,
     )  # fmt: skip
-    check_routing("serve", q.routing)
-    if q.sized and prompt_variation is None:
-        taken.add("prompts whose time varies by 1 (standard deviation over mean)")
-    if q.sized and output_variation is None:
-        taken.add("answers that are all alike")
-    if q.sized and routing is None:
-        taken.add(f"routing = {q.routing}")
+    if not talks:
+        check_routing("serve", q.routing)
     return _answer(q, assumed=taken.lines)

@@ -1,15 +1,16 @@
 """``mlsysim.simulate``: requests played one by one on a server, their percentiles, and the spread over repeated runs."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mlsysim import catalog, serving
-from mlsysim.api.arguments import PUE, Defaults, check_number, pluralize, typed, wrap_lines
-from mlsysim.api.asked import Asked, formats_of
+from mlsysim import catalog, serving, units
+from mlsysim.api.arguments import PUE, Defaults, check_number, figures, fitted, pluralize, typed, wrap_lines
+from mlsysim.api.asked import LENGTH_VARIATION, Asked, formats_of
 from mlsysim.api.bills import Bill
 from mlsysim.api.fleets import FleetSpec, talks_of
 from mlsysim.api.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, splits, suggestions_of
@@ -24,11 +25,18 @@ from mlsysim.results import Explanation, Result, format_value, plain
 from mlsysim.serving import METRICS, Config, Record, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
 from mlsysim.serving.fleet import Conversation, FleetResult, rank_limits, run
+from mlsysim.serving.measured import Nearest, nearest_point
 from mlsysim.serving_steps import Rates, StepModel, step_model
 from mlsysim.serving_steps.calibration import Calibration, load_calibration
 from mlsysim.tables import Table, table
 
-REQUESTS = 1000  # assumed where nobody says
+REQUESTS = 1000  # of a run at least, where nobody says how many
+_LONG = 20.0  # residence times of a run in its steady part
+_RAMP = 3.0  # residence times until as many are inside as always
+_STEADY = 10.0  # residence times, from which on a run says whether targets are met
+_MOST_DRAWN = 40_000  # requests of a run whose length is chosen
+_PARTS = 10  # of a run, whose spread is that of its percentiles
+_BETWEEN = 2.0  # standard errors: an interval of 95 %
 _STATISTICS = ("mean", "p50", "p90", "p99")
 _OTHERS = (
     "requests_per_s",
@@ -45,7 +53,52 @@ _PRINTED = ("requests_per_s", "tokens_per_s", "mean_batch", "utilisation", "pree
 _MOST_RUNS = 1_000_000
 _MOST_IN_FLIGHT = 100_000
 _STRIDE = 3  # a run draws from its seed and the two after it: arrivals, prompts, answers
+_FLEET = frozenset(f.name for f in fields(FleetSpec))
+_TRIES, _SPARE = 4, 1.15  # to find the length of a run, which is a little more than needed
 _ASKED_AGAIN = 5_000  # requests up to which neighbouring questions are played too
+
+
+def _per(count: float, time: float) -> float:
+    return count / time if time else 0.0
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a run that counts: its requests in order, from when to when they came, and how many residence times that is."""
+
+    records: tuple[Record, ...]
+    begin: float
+    end: float
+    residences: float
+    trimmed: bool
+
+    def spread(self, metric: str) -> tuple[dict[str, float | None], dict[str, float]]:
+        """Mean and percentiles, and the standard error of each by the spread over parts of the run."""
+        values = [v for r in self.records if (v := getattr(r, metric)) is not None]  # in the order of their arrival
+        found, each = serving.summarise(values), max(1, len(values) // _PARTS)
+        parts = (
+            [serving.summarise(values[k * each : (k + 1) * each]) for k in range(_PARTS)]
+            if len(values) >= _PARTS**2
+            else []
+        )
+        return found, {name: _deviation([part[name] or 0.0 for part in parts]) for name in found}
+
+    def error(self, share: Callable[[Sequence[Record]], float]) -> float:
+        """Standard error of a share of the requests, by the spread over parts of the run."""
+        each = len(self.records) // _PARTS
+        return (
+            _deviation([share(self.records[k * each : (k + 1) * each]) for k in range(_PARTS)])
+            if each >= _PARTS
+            else math.nan
+        )
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Standard error of the mean of values; nan of fewer than two."""
+    if len(values) < 2:
+        return math.nan
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +118,8 @@ class Run(Asked):
     calibration: Calibration | None
     replicas: int = 1
     concurrency: int | None = None
+    cached_len: int = 0
+    hit_rate: float = 1.0
     parts: FleetSpec = field(default_factory=FleetSpec)
 
     def steps(self) -> StepModel:
@@ -90,11 +145,12 @@ class Run(Asked):
             arrivals: tuple[float, ...] = (0.0,) * n  # written down when they come
         else:
             arrivals = serving.poisson(self.rate, n, seed) if cv == 1 else serving.gamma(self.rate, n, cv, seed)
-        return serving.load(
-            arrivals,
-            serving.lengths(self.input_len, n, self.length_variation, seed + 1),
-            serving.lengths(self.output_len, n, self.length_variation, seed + 2),
-        )
+        old = max(self.cached_len, self.parts.shared_len or 0)  # what is new varies
+        new = serving.lengths(self.input_len - old, n, self.length_variation, seed + 1)
+        draw = random.Random(seed + 1)
+        hits = [self.cached_len if self.hit_rate == 1 or draw.random() < self.hit_rate else 0 for _ in range(n)]
+        answers = serving.lengths(self.output_len, n, self.length_variation, seed + 2)
+        return serving.load(arrivals, [old + one for one in new], answers, hits)
 
     def talks(self, seed: int) -> tuple[Conversation, ...]:
         """The conversations: those of the trace, or random ones, dealt among the models."""
@@ -105,6 +161,8 @@ class Run(Asked):
             rate = None if self.concurrency is not None else self.rate
             return self.parts.drawn(rate, self.requests, self.output_len, self.length_variation, names, seed)
         found = talks_of(self.drawn(seed), names)
+        if shared := self.parts.shared_len:
+            found = tuple(replace(c, shared="text", shared_len=shared) for c in found)
         return tuple(replace(c, model=names[i % len(names)]) for i, c in enumerate(found))
 
     def play(
@@ -131,19 +189,60 @@ class Run(Asked):
         )
         return found if self.calibration is None else found.corrected(self.calibration.apply)
 
+    def _ramp(self, found: Simulation) -> tuple[float, float]:
+        """Until as many are inside as always, and how long a request stays, s."""
+        times = [r.finished - r.request.arrival for r in found.records if not r.rejected]
+        stays = math.fsum(times[len(times) // 2 :]) / max(1, len(times) - len(times) // 2)  # not of the ramp
+        turns = 1.0 if self.parts.traffic == "requests" else self.parts.mean_turns
+        return _RAMP * (self.parts.pauses + turns * stays), stays
+
+    def needed(self, found: Simulation) -> float:
+        """Seconds for which requests must come, so that the run is steady, by how long they stay in this one."""
+        ramp, stays = self._ramp(found)
+        return ramp + (_LONG + 1.0) * stays
+
+    def window(self, found: Simulation) -> Window:
+        """The steady part of a run: without the ramp at its beginning and the drain at its end; all of a trace and of a loop."""
+        ordered = sorted(found.records, key=lambda r: r.request.arrival)
+        whole = Window(tuple(ordered), 0.0, found.makespan, math.inf, False)
+        if self.trace is not None or not ordered:
+            return whole
+        if self.concurrency is not None:
+            return replace(whole, residences=len(ordered) / self.concurrency)
+        ramp, stays = self._ramp(found)
+        begin, end = ordered[0].request.arrival + ramp, self.requests / self.rate - stays
+        inside = tuple(r for r in ordered if begin <= r.request.arrival < end)
+        if len(inside) < _PARTS**2:
+            return replace(whole, residences=max(0.0, end - begin) / stays if stays else 0.0)
+        return Window(inside, begin, end, (end - begin) / stays, True)
+
     def row(self, found: Simulation) -> dict[str, float]:
-        """A run in numbers: every metric's mean and percentiles, and what the server did."""
+        """A run in numbers: every metric's mean and percentiles, and what the server did; of its steady part."""
         row: dict[str, float] = {}
-        for metric, of_all in found.summary().items():
+        window = self.window(found)
+        for metric in METRICS:
+            of_all, error = window.spread(metric)
             row |= {f"{metric}.{name}": math.nan if v is None else float(v) for name, v in of_all.items()}
-        met = self.met(found.records)
+            row |= {f"{metric}.{name}.error": v for name, v in error.items()}
+        met = self.met(window.records)
         row |= {name: float(getattr(found, name)) for name in _OTHERS[:5]}
+        if window.trimmed:
+            done = [r for r in found.records if window.begin <= r.finished < window.end]
+            row["requests_per_s"] = len(done) / (window.end - window.begin)
+            row["tokens_per_s"] = sum(r.request.output_len for r in done) / (window.end - window.begin)
+        row |= {
+            "residences": window.residences,
+            "trimmed": float(window.trimmed),
+            "met.error": window.error(lambda part: self.met(part)),
+        }
         if isinstance(found, FleetResult) and self.parts.autoscaler is not None:
             row["servers"] = found.server_seconds / found.clock if found.clock else 0.0
         return row | {
             "rejected": float(len(found.rejected)),
             "met": met,
-            "goodput_per_s": met * len(found.records) / found.makespan if found.makespan else 0.0,
+            "goodput_per_s": met * row["requests_per_s"]
+            if window.trimmed
+            else _per(met * len(found.records), found.makespan),
         }
 
     def met(self, records: Sequence[Record]) -> float:
@@ -186,11 +285,18 @@ class Simulated(Result):
         return not self.reason
 
     @property
+    def steady(self) -> bool:
+        """Whether the run is long enough to say anything of a server that goes on: some residence times without ramp and drain."""
+        return self.fits and self.mean("residences") >= _STEADY
+
+    @property
     def met(self) -> bool | None:
-        """Whether the targets are met, on average over the runs; None without targets."""
+        """Whether the targets are met, on average over the runs; None without targets, and of a run that is not steady."""
         if self.run.slo is None or not self.fits:
             return None
-        return self.mean("met") >= self.run.slo.quantile
+        missed = self.mean("met") < self.run.slo.quantile
+        overloaded = self.saturation is not None and self.saturation.growth > 0
+        return not missed if self.steady else False if missed and overloaded else None
 
     @property
     def answered(self) -> bool:
@@ -214,21 +320,27 @@ class Simulated(Result):
             devices = max(1, round(self.mean("servers") * self.run.tp * self.run.parts.dp))
         return Bill(self.run.machines.device, devices, self.rent, self.pue, rate)
 
+    @cached_property
+    def nearest(self) -> Nearest | None:
+        """The published measurement that lies nearest, with what we say of it."""
+        r, each = self.run, self.mean("mean_batch") / (self.run.tp * self.run.parts.dp)
+        if r.trace is not None or not r.parts.plain:  # no one length, or no one pool
+            return None
+        return nearest_point(r.model, r.machines.device, r.precision, r.input_len, r.output_len, each)
+
     def mean(self, name: str) -> float:
-        """A number of the runs, on average: ``mean("ttft_s.p99")``."""
+        """A number of the runs, on average: ``mean("ttft_s.p99")``; of their steady parts."""
         values = [v for v in self.rows[name] if not math.isnan(v)]
         return math.fsum(values) / len(values) if values else math.nan
 
     def error(self, name: str) -> float:
-        """Standard error of that mean; nan of a single run."""
-        values = [v for v in self.rows[name] if not math.isnan(v)]
-        if len(values) < 2:
-            return math.nan
-        mean = math.fsum(values) / len(values)
-        return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
+        """Standard error of that mean over the runs; of a single run over its parts, nan where it is short."""
+        if len(self.seeds) == 1:
+            return self.rows.get(f"{name}.error", (math.nan,))[0]
+        return _deviation([v for v in self.rows[name] if not math.isnan(v)])
 
     def percentiles(self) -> Table:
-        """Mean and percentiles of every metric; of several runs with the standard error of each."""
+        """Mean and percentiles of every metric, each with the half of its interval of 95 %."""
         rows = []
         for metric in METRICS:
             cells = [self._cell(f"{metric}.{name}", "s") for name in _STATISTICS]
@@ -239,7 +351,11 @@ class Simulated(Result):
         mean, error = self.mean(name), self.error(name)
         if math.isnan(mean):
             return "-"
-        return format_value(mean, unit) + ("" if math.isnan(error) else f" ± {format_value(error, unit, 2)}")
+        number, _, word = units.format(mean, unit, 3).partition(" ")
+        if math.isnan(error) or not mean:
+            return f"{number} {word}"
+        spread = _BETWEEN * error * float(number.replace(",", "")) / mean  # in the same unit
+        return f"{number} ± {figures(spread, 1)} {word}"
 
     @cached_property
     def binds(self) -> str:
@@ -270,7 +386,7 @@ class Simulated(Result):
             row = run.row(run.play(self.seeds[0]))
         except InputError:
             return "does not fit"
-        met = "" if run.slo is None else f", {row['met']:.1%} within the targets"
+        met = "" if run.slo is None or row["residences"] < _STEADY else f", {100 * row['met']:.3g} % within the targets"
         return f"TTFT {format_value(row['ttft_s.p99'], 's')}, ITL {format_value(row['itl_s.p99'], 's')} (p99){met}"
 
     def summary(self) -> Sequence[str]:
@@ -281,27 +397,50 @@ class Simulated(Result):
         if not self.fits:
             suggestions = [f"  would fit: {line}" for line in self.suggestions]
             return wrap_lines([f"DOES NOT FIT: {what}: {self.reason}", *suggestions, *self.assumed])
-        runs = "" if len(self.seeds) == 1 else f", {len(self.seeds)} runs (mean ± its standard error)"
+        runs = "" if len(self.seeds) == 1 else f", {len(self.seeds)} runs"
         first = f"{what}: TTFT {self._cell('ttft_s.p99', 's')}, ITL {self._cell('itl_s.p99', 's')} (p99){runs}"
-        lines = [first]
-        if r.slo is not None:
-            verdict = "met" if self.met else "MISSED"
-            lines.append(
-                f"{verdict}: {r.slo}; {self.mean('met'):.2%} do, goodput {self.mean('goodput_per_s'):.4g} requests/s"
-            )
-        head = wrap_lines(lines)
+        if self.nearest is not None and not self.nearest.near:
+            first += "; no measurement near"
+        head = wrap_lines([first, *([] if r.slo is None else [self._verdict(r.slo)])])
         text = str(self.percentiles()).split("\n")
         tail = [
-            f"{self.mean('requests_per_s'):.4g} requests/s, {self.mean('tokens_per_s'):.4g} tokens/s, "
-            f"{self.mean('mean_batch'):.3g} decoding in a step, {self.mean('rejected'):.4g} rejected",
-            *self.bill.lines(),
+            f"{figures(self.mean('requests_per_s'))} requests/s, {figures(self.mean('tokens_per_s'))} tokens/s, "
+            f"{figures(self.mean('mean_batch'))} decoding in a step, {self.mean('rejected'):.4g} rejected; {self._length()}",
+            self.bill.lines()[0],
+            *([] if self.nearest is None else [self.nearest.words()]),
             f"binds: {self.binds}",
-            *([] if self.simulation is None else [f"{name}: {text}" for name, text in self.simulation.parts()]),
-            self.rates,
             *self.assumed,
-            *(f"  {what}: {answer}" for what, answer in self.sensitivities),
         ]
-        return [*head, text[0], *text[2:6], *wrap_lines(tail)]
+        changes = [f"  {what}: {answer}" for what, answer in self.sensitivities]
+        return fitted([*head, text[0], *text[2:5], *wrap_lines(tail)], changes)
+
+    def _verdict(self, slo: SLO) -> str:
+        """Whether the targets are met, or why nobody can say."""
+        share, error, good = self.mean("met"), self.error("met"), self.met
+        spread = "" if math.isnan(error) else f" ± {100 * _BETWEEN * error:.1g}"
+        done = f"{100 * share:.3g}{spread} % do, goodput {self.mean('goodput_per_s'):.3g} requests/s"
+        if good is None:
+            least = (
+                math.ceil(self.run.requests * (_LONG + _RAMP + 1) / max(0.5, self.mean("residences") + _RAMP + 1) / 100)
+                * 100
+            )
+            return (
+                f"NO VERDICT on {slo}: the run is not steady, {figures(self.mean('residences'), 2)} residence times without ramp and drain; "
+                f"--requests {least} gives some {_LONG:g}"
+            )
+        close = not math.isnan(error) and abs(share - slo.quantile) < _BETWEEN * error
+        return f"{'met' if good else 'MISSED'}{', too close to call' if close else ''}: {slo}; {done}"
+
+    def _length(self) -> str:
+        """How long the run is, and what of it counts."""
+        times, r = self.mean("residences"), self.run
+        if r.trace is not None:
+            return "all of the trace"
+        if r.concurrency is not None:
+            return f"{times:.3g} requests for each in flight"
+        return f"{figures(times, 2)} residence times" + (
+            ", without ramp and drain" if self.mean("trimmed") else ", with ramp and drain"
+        )
 
     @cached_property
     def rates(self) -> str:
@@ -337,9 +476,10 @@ class Simulated(Result):
         """Plain numbers in SI units, for JSON; of a single run also every request."""
         found: dict[str, Any] = self.simulation.to_dict() if self.simulation is not None else {}
         r = self.run
-        if self.fits and self.simulation is None:
+        if self.fits:
             found["summary"] = {m: {s: self.mean(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
             found["standard_error"] = {m: {s: self.error(f"{m}.{s}") for s in _STATISTICS} for m in METRICS}
+        if self.fits and self.simulation is None:
             found["runs"] = list(self.frame_rows())
         if self.fits:
             found |= {name: self.mean(name) for name in _PRINTED}
@@ -360,8 +500,13 @@ class Simulated(Result):
                     "reason": self.reason,
                     "would_fit": [] if self.fits else list(self.suggestions),
                     "slo_met": self.met,
+                    "steady": self.steady,
+                    "residence_times": self.mean("residences")
+                    if self.fits and math.isfinite(self.mean("residences"))
+                    else None,
                     "within_slo": self.mean("met") if self.fits and r.slo is not None else None,
                     "goodput_per_s": self.mean("goodput_per_s") if self.fits else None,
+                    "nearest_measurement": self.nearest.to_dict() if self.fits and self.nearest is not None else None,
                     "bill": self.bill.to_dict(),
                     "memory": self.memory.to_dict(),
                     "assumed": list(self.assumed),
@@ -405,6 +550,8 @@ def simulate(
     requests: int | None = None,
     input_len: float | None = None,
     output_len: float | None = None,
+    cached_len: int | None = None,
+    hit_rate: float | None = None,
     slo: SLO | None = None,
     replicas: int | None = None,
     routing: str = "round-robin",
@@ -415,7 +562,7 @@ def simulate(
     kv: str = "bf16",
     efficiencies: Rates | str = DEFAULT,
     arrival_variation: float = 1.0,
-    length_variation: float = 0.0,
+    length_variation: float | None = None,
     seed: int = 0,
     runs: int = 1,
     seeds: Sequence[int] | None = None,
@@ -448,11 +595,15 @@ def simulate(
     trace : path or sequence of Request, optional
         CSV file of the requests (``serving.read_trace``). Or requests; with ``parts`` also conversations (``serving.fleet``).
     requests : int, optional
-        How many random requests (default: 1000, in a closed loop ten times as many as in flight).
+        How many random requests (default: 1000, or as many as make the run steady; in a closed loop ten times as many as in flight).
     input_len : float, 1, (0, 1e12], optional
         Tokens of a prompt, on average (default: 1024). What is assumed is printed.
     output_len : float, 1, (0, 1e12], optional
         Tokens of an answer, on average (default: 256). What is assumed is printed.
+    cached_len : int, token, [0, inf), optional
+        As in :func:`mlsysim.serve`.
+    hit_rate : float, 1, (0, 1], optional
+        As in :func:`mlsysim.serve`.
     slo : SLO, optional
         Targets: the share of the requests that meet all of them is counted, and the goodput.
     replicas : int, optional
@@ -473,8 +624,8 @@ def simulate(
         As in :func:`mlsysim.serve`, and the same step model.
     arrival_variation : float, 1, [0, inf)
         Standard deviation over mean of the gaps between random requests: 1 for Poisson, more for bursts.
-    length_variation : float, 1, [0, inf)
-        Standard deviation over mean of the lengths of random requests.
+    length_variation : float, 1, [0, inf), optional
+        As in :func:`mlsysim.serve`. In a closed loop, as benchmarks are, 0 is assumed.
     seed : int, [0, inf)
         Seed of the random numbers.
     runs : int
@@ -497,7 +648,7 @@ def simulate(
         For repeated runs: a Dask cluster (``"local:4"``, an address), as in ``explore.sweep``.
     progress : bool
         Show a progress bar (needs tqdm).
-    parts : Parts, optional
+    parts : FleetSpec, optional
         What servers have beside the plain ones: pools apart, drafted tokens, a prefix tree with tiers, conversations, autoscaling,
         other models; routing by ``prefix`` is one of them too.
     experts : str, optional
@@ -505,7 +656,8 @@ def simulate(
     head : str, optional
         As in :func:`mlsysim.serve`.
     **config
-        Options of the server: those of ``serving.Config``, as ``max_num_seqs=64``.
+        Options of the server: those of ``serving.Config``, as ``max_num_seqs=64``, and in place of ``parts`` those of ``FleetSpec``,
+        as ``shared_len=4000``.
 
     Returns
     -------
@@ -523,6 +675,10 @@ def simulate(
     >>> s.fits, s.mean("ttft_s.p50") < s.mean("ttft_s.p99")
     (True, True)
     """
+    mine = {n: config.pop(n) for n in tuple(config) if n in _FLEET}
+    if mine and parts is not None:
+        raise InputError(f"simulate: {next(iter(mine))} is one of parts; put it there, or leave parts out")
+    parts = FleetSpec(**mine) if mine else parts
     _refuse(slo, calibration, parts, config, routing)
     check_number("simulate", "pue", pue, domain=PUE)
     taken, parts = Defaults(), parts or FleetSpec()
@@ -532,24 +688,33 @@ def simulate(
     played = _played(trace) if parts.plain else None if trace is None else talks_of(trace, [m.name])
     seeds = _seeds(seed, runs, seeds, played)
     sizes = _sizes(taken, parts, played, concurrency, requests, input_len, output_len)
+    cached = _cached(parts, played, sizes[1], cached_len, hit_rate)
+    if length_variation is None and played is None:
+        length_variation = taken.resolve("length_variation", None, LENGTH_VARIATION if concurrency is None else 0.0)
     formats = formats_of(m, machines.device, precision, weights, taken, experts)
     run = Run(
         model=m, machines=machines, tp=tp or 1, ep=ep, precision=formats.precision, weights=formats.weights,
         experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies,
         config=Config(**{"engine_version": release_of(server), **config}), routing=routing, trace=played,
         rate=check_number("simulate", "rate", rate, "1/s") if rate is not None else 0.0, requests=sizes[0], input_len=sizes[1],
-        output_len=sizes[2], arrival_variation=arrival_variation, length_variation=length_variation, slo=slo,
+        output_len=sizes[2], arrival_variation=arrival_variation, length_variation=length_variation or 0.0, slo=slo, cached_len=cached[0], hit_rate=cached[1],
         calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
         inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth), server=server, concurrency=concurrency,
         parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
     )  # fmt: skip
     run, reason = _placed(run, tp, replicas, seeds)
+    chosen = requests is None and played is None
+    first = None
+    if chosen and concurrency is None and not reason:
+        run, first = _long_enough(run, seeds[0], progress)
+    if chosen:
+        taken.resolve("requests", None, run.requests)
     taken.add(words := parts.assumed(run.tp), bool(words))
     found = Simulated(run, seeds, {}, None, None, rent_of(machines.device, price), pue, reason, taken.lines)
-    return found if reason else _run(found, store, client, progress)
+    return found if reason else _run(found, store, client, progress, first)
 
 
-def _run(asked: Simulated, store: Any, client: Any, progress: bool) -> Simulated:
+def _run(asked: Simulated, store: Any, client: Any, progress: bool, first: Simulation | None) -> Simulated:
     """The question with what became of its requests."""
     run, seeds = asked.run, asked.seeds
     full = drawn = None  # a loop offers no rate that a server could fall behind; of a fleet there is no closed form
@@ -558,7 +723,7 @@ def _run(asked: Simulated, store: Any, client: Any, progress: bool) -> Simulated
         full = serving.saturation(steps, drawn, serving.limits(run.config, steps), run.replicas)
     if len(seeds) > 1 or store is not None or client is not None:
         return replace(asked, rows=_repeated(run, seeds, store, client, progress), saturation=full)
-    found = run.play(seeds[0], progress, drawn=drawn)
+    found = first or run.play(seeds[0], progress, drawn=drawn)
     rows = {name: (value,) for name, value in run.row(found).items()}
     return replace(asked, rows=rows, simulation=found, saturation=full)
 
@@ -626,14 +791,41 @@ def _sizes(
         if parts.traffic != "requests":
             raise InputError("simulate: the trace says which requests come; leave out traffic")
         return requests or 0, input_len or 1, output_len or 1
-    requests = taken.resolve(
-        "requests", requests, REQUESTS if concurrency is None else int(serving.REQUESTS_PER_USER) * concurrency
-    )
+    if requests is None:
+        requests = REQUESTS if concurrency is None else int(serving.REQUESTS_PER_USER) * concurrency
     if parts.traffic == "requests":
         input_len = taken.resolve("input_len", input_len, INPUT_LEN)
     elif input_len is not None:
         raise InputError("simulate: prompts of conversations grow by added_len; give that instead of input_len")
     return requests or 0, input_len or 1, taken.resolve("output_len", output_len, OUTPUT_LEN) or 1
+
+
+def _long_enough(run: Run, seed: int, progress: bool) -> tuple[Run, Simulation]:
+    """The run with as many requests as its ramp, some twenty residence times and its drain take; found by playing it."""
+    found = run.play(seed, progress)
+    for _ in range(_TRIES):
+        needed = run.rate * run.needed(found)
+        if run.requests >= 0.9 * needed or run.requests >= _MOST_DRAWN:
+            break
+        run = replace(run, requests=min(_MOST_DRAWN, math.ceil(_SPARE * needed / 100.0) * 100))
+        found = run.play(seed, progress)
+    return run, found
+
+
+def _cached(
+    parts: FleetSpec, played: Any, input_len: float, cached_len: int | None, hit_rate: float | None
+) -> tuple[int, float]:
+    """Leading tokens of a random prompt that are in the cache, and the share that finds them; what cannot count is refused."""
+    if hit_rate is not None and not cached_len:
+        raise InputError("simulate: hit_rate is of cached_len; give both, or leave it out")
+    for name, value in (("cached_len", cached_len), ("shared_len", parts.shared_len)):
+        if value and played is not None:
+            raise InputError(f"simulate: the trace says which requests come; leave out {name}")
+        if value and parts.traffic == "requests" and not value < input_len:
+            raise InputError(f"simulate: {name} = {value!r} must lie below input_len = {input_len:g}: one token is new")
+    if cached_len and (parts.prefix_tree or parts.traffic != "requests"):
+        raise InputError("simulate: a tree of blocks finds what is cached by itself; leave out cached_len, or the tree")
+    return cached_len or 0, 1.0 if hit_rate is None else hit_rate
 
 
 def _placed(run: Run, tp: int | None, replicas: int | None, seeds: Sequence[int]) -> tuple[Run, str]:

@@ -7,6 +7,7 @@ from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 
 _POSITIVE = Domain.of(POSITIVE)
+_SLOWEST = 5.0  # s a token: beyond, somebody left the unit out
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class SLO:
                 value = units.parse(value, "s", f"SLO: {name}") if isinstance(value, str) else value
                 check_argument("SLO", name, value, "s", _POSITIVE)
                 object.__setattr__(self, name, float(value))
+        if self.itl is not None and self.itl > _SLOWEST:
+            raise InputError(
+                f"SLO: itl = {self.itl:g} s a token is no pace of a service; for milliseconds write '{self.itl:g} ms'"
+            )
         if isinstance(self.quantile, bool) or not isinstance(self.quantile, (int, float)) or not 0 < self.quantile < 1:
             raise InputError(
                 f"SLO: quantile = {self.quantile!r} must lie above 0 and below 1; 0.99 is the 99th percentile"

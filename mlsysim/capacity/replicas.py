@@ -130,6 +130,7 @@ def sequences(
     variation: Num = 0.0,
     usable: Num = USABLE,
     reserve: Num = 0.0,
+    shared_len: Num = 0.0,
 ) -> Concurrency:
     """How many sequences a deployment can hold at the same time.
 
@@ -145,6 +146,8 @@ def sequences(
         Share of the device memory that the engine takes.
     reserve : float or array, byte
         Activations and workspaces on each device, out of that share.
+    shared_len : float or array, 1
+        Tokens with which all prompts begin, which are held once.
 
     Returns
     -------
@@ -167,6 +170,8 @@ def sequences(
         raise InputError(
             f"sequences: {str(d)[:40]!r} is not a deployment; make one with inference.deploy(model, device)"
         )
+    if is_array(shared_len) or shared_len:
+        reserve = reserve + d.kv_memory(d.split.dp, shared_len)
     budget = kv_budget(d.device.usable_memory, d.weight_memory, 1.0, usable, reserve)
     if not all_true(budget > 0):
         need = units.format(d.weight_memory, "byte")
@@ -174,8 +179,8 @@ def sequences(
             f"sequences: weights of {need} on a {d.device.name} leave no room for cache; use more devices or "
             "smaller weights"
         )
-    tokens = held_tokens(input_len, output_len, variation)
-    whole = input_len + output_len
+    tokens = held_tokens(input_len - shared_len, output_len, variation)
+    whole = input_len - shared_len + output_len
     one, all_of_it = (_per_token(d, t) for t in (tokens, whole))
     dp = float(d.split.dp)
     return Concurrency(
@@ -391,6 +396,8 @@ def replica_of(
     reserve: float = 0.0,
     itl: float | None = None,
     max_num_seqs: int = 256,
+    cached_len: float = 0.0,
+    shared_len: float = 0.0,
 ) -> Replica:
     """A replica of a deployment: its places from memory and pace, its times from :mod:`mlsysim.inference`.
 
@@ -410,6 +417,10 @@ def replica_of(
         Target for the time between tokens of a full batch; places that would miss it are not used.
     max_num_seqs : int
         Largest batch that the engine is told to run, by vLLM's name.
+    cached_len : float, 1
+        Leading tokens of a prompt that are not computed again.
+    shared_len : float, 1
+        Those of them that all prompts have in common, and that are held once.
 
     Raises
     ------
@@ -422,8 +433,10 @@ def replica_of(
     140
     """
     fit = sequences(
-        deployment, input_len=input_len, output_len=output_len, variation=variation, usable=usable, reserve=reserve
-    )
+        deployment, input_len=input_len, output_len=output_len, variation=variation, usable=usable, reserve=reserve,
+        shared_len=shared_len,
+    )  # fmt: skip
+    context = fit.tokens + shared_len
     room = int(fit.concurrency)
     if max_running is not None and max_running > room:
         raise InputError(f"replica_of: max_running = {max_running} do not fit; memory holds {room} such sequences")
@@ -432,9 +445,9 @@ def replica_of(
     places = min(room, max_num_seqs) if max_running is None else max_running
     first = int(deployment.split.dp)  # every data-parallel rank works, however few sequences there are
     made = replica(
-        lambda n: float(decode_step(deployment, context=fit.tokens, batch=float(max(n, first))).time),
+        lambda n: float(decode_step(deployment, context=context, batch=float(max(n, first))).time),
         places,
-        prefill_time=float(prefill(deployment, input_len=input_len, batch=float(first)).time),
+        prefill_time=float(prefill(deployment, input_len=input_len, batch=float(first), cached_len=cached_len).time),
         output_len=output_len,
         variation=variation,
         prompt_variation=prompt_variation,

@@ -12,6 +12,12 @@ from mlsysim.catalog.hardware import Device
 from mlsysim.errors import InputError, UnknownNameError
 
 PRICE_KINDS = ("purchase", "rental", "electricity", "rule")
+OFFERS = (
+    "on demand",
+    "reserved",
+    "spot",
+    "estimate",
+)  # of a rental: in which order one is taken where nobody says which
 _UNITS = {
     "purchase": "USD",
     "rental": "USD/s",
@@ -35,6 +41,23 @@ class Price(Entry, units=_UNITS):
     kind: str
     date: str
     item: str = ""
+    offer: str = ""  # of a rental: one of OFFERS
+    term: str = ""  # of a contract
+    seller: str = ""
+
+    @property
+    def words(self) -> str:
+        """What one pays for: the kind of price, the contract, the seller and the date.
+
+        >>> price("MI355X-three-years-2026").words
+        'estimate of a contract of 3 years, 2026-03'
+        """
+        kind = self.offer or self.kind
+        if self.offer == "reserved":
+            kind += f" for {self.term}" if self.term else ", term not known"
+        elif self.term:
+            kind += f" of a contract of {self.term}"
+        return ", ".join(filter(None, (kind, self.seller, self.date)))
 
     @property
     def value(self) -> float:
@@ -52,7 +75,11 @@ class Price(Entry, units=_UNITS):
 
 def read_price(name: str, raw: Any, file: str) -> Price:
     """A price from its table; errors name file, entry and field."""
-    found = entries.read(Price, "prices", name, raw, file, needed=("kind", "date"), choices={"kind": PRICE_KINDS})
+    choices = {"kind": PRICE_KINDS} | ({"offer": OFFERS} if isinstance(raw, Mapping) and "offer" in raw else {})
+    found = entries.read(Price, "prices", name, raw, file, needed=("kind", "date"), choices=choices)
+    if (found.kind == "rental") != bool(found.offer):
+        fix = f"say which of {', '.join(OFFERS)} it is" if found.kind == "rental" else "it is for rentals; leave it out"
+        raise InputError(f"{file}: {name[:60]}: offer = {found.offer!r} of a price of kind {found.kind}; {fix}")
     if found.kind != "rule" and not found.has(found.kind):
         raise InputError(f"{file}: {name[:60]}: no {found.kind}; a price needs the figure of its kind")
     is_of_device = found.kind in ("purchase", "rental")
@@ -93,8 +120,8 @@ def price(name: str | Price) -> Price:
     return name if isinstance(name, Price) else entries.find("price", name, prices(), "'mlsysim prices' lists them")
 
 
-def prices_of(device: str | Device, kind: str) -> tuple[Price, ...]:
-    """Every price of a device of that kind (``purchase`` or ``rental``), oldest first.
+def prices_of(device: str | Device, kind: str, offer: str | None = None) -> tuple[Price, ...]:
+    """Every price of a device of that kind (``purchase`` or ``rental``), oldest first; of rentals also those of one offer.
 
     Raises
     ------
@@ -105,8 +132,14 @@ def prices_of(device: str | Device, kind: str) -> tuple[Price, ...]:
     ['2024-10', '2024-10', '2026-06']
     """
     entries.choice(kind, ("purchase", "rental"), "kind of price", "prices_of")
+    if offer is not None:
+        entries.choice(offer, OFFERS, "offer", "prices_of")
     name = hardware.device(device).name
-    found = [p for p in prices().values() if p.item == name and p.kind == kind]
+    every = [p for p in prices().values() if p.item == name and p.kind == kind]
+    found = [p for p in every if offer in (None, p.offer)]
     if not found:
-        raise UnknownNameError(f"{name} has no {kind} price in the catalogue; give one of your own, with its date")
+        others = f" (there are: {', '.join(dict.fromkeys(p.offer for p in every))})" if every else ""
+        raise UnknownNameError(
+            f"{name} has no {offer or kind} price in the catalogue{others}; give one of your own, with its date"
+        )
     return tuple(sorted(found, key=lambda p: p.date))

@@ -2,12 +2,14 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from mlsysim import inference, memory, serving, serving_steps, units
 from mlsysim.cli.arguments import Commands, device_options, json_option, pick_device, pick_model, plain_name, print_json
 from mlsysim.cli.options import add_options, given
 from mlsysim.errors import InputError
-from mlsysim.evidence import calibrating
+from mlsysim.evidence import calibrating, serving_runs
+from mlsysim.evidence.rows import SETS
 from mlsysim.files import check_writable
 from mlsysim.serving_steps.calibration import METRICS, Subject
 
@@ -20,9 +22,14 @@ def _measured(args: argparse.Namespace) -> list[calibrating.Request]:
     steps = serving_steps.step_model(inference.deploy(pick_model(args.model), device, tp=args.tp))
     config = serving.Config(**given(args, serving.Config, "engine_version"))
     found = []
+    shipped = {name: run for of in SETS for name, run in serving_runs(of).items() if run.requests}
     for file in args.trace:
-        asked = serving.read_trace(file)
-        times = [{m: serving.number(row, m, where) for m in METRICS} for where, row in serving.rows(file, METRICS)]
+        if (run := shipped.get(file)) and not Path(file).exists():
+            asked = [serving.Request(r.arrival_s, r.input_len, r.output_len, r.cached_len) for r in run.requests]
+            times = [{m: float(getattr(r, m)) for m in METRICS} for r in run.requests]
+        else:
+            asked = list(serving.read_trace(file))
+            times = [{m: serving.number(row, m, where) for m in METRICS} for where, row in serving.rows(file, METRICS)]
         records = serving.simulate(steps, asked, config).records
         for request, record, measured in zip(asked, records, times, strict=True):
             if record.rejected:
@@ -109,7 +116,7 @@ def add(commands: Commands) -> None:
         "per_output, per_prompt (s/token), constant (s), tier0_error, training_error, validation_error (mean absolute "
         "relative errors), spread (s).",
     )
-    p.add_argument("--trace", required=True, nargs="+", metavar="MEASURED.csv", help="arrival_s, input_len, output_len[, cached_len], ttft_s, e2e_s; at least 100 requests in all")  # fmt: skip
+    p.add_argument("--trace", required=True, nargs="+", metavar="MEASURED.csv", help="arrival_s, input_len, output_len[, cached_len], ttft_s, e2e_s; at least 100 requests in all; or a run that ships, as in llama-3.1-8b-sharegpt")  # fmt: skip
     add_options(p, memory.server_memory, "model", "device", "tp")
     p.add_argument("--engine", default="vllm", help="name of the server (default: vllm)")
     p.add_argument("--engine-version", default=UNSTATED, help="its version, as in 0.11.0 (default: unstated)")

@@ -54,7 +54,8 @@ def _cost(args: argparse.Namespace) -> None:
         paid = cost.rental_cost(args.devices, args.time * args.utilisation, args.rental_rate)
         rates["rented"] = cost.rental_cost(args.devices, args.utilisation, args.rental_rate)  # of a second that is held
         found["rented"] = {"rate_usd_per_s": rates["rented"], "cost_usd": paid}
-        shown.append(f"rented only while used: {units.format(paid, 'USD')} in {units.format(args.time, 's')}")
+        used = "" if args.utilisation == 1 else f", only while used, {args.utilisation:.0%} of the time"
+        shown.append(f"rented{used}: {units.rounded(paid)} USD in {units.format(args.time, 's')}")
     if owned is not None and args.rental_rate is not None:
         choice = cost.own_or_rent(owned, args.rental_rate, args.utilisation)
         found["comparison"] = choice.to_dict()
@@ -72,11 +73,11 @@ def _cost(args: argparse.Namespace) -> None:
 def _prices(args: argparse.Namespace) -> None:
     found = [p for p in catalog.prices().values() if args.kind in (None, p.kind)]
     if args.json:
-        print_json([entry_row(p, "kind", "item", "date", "notes") for p in found])
+        print_json([entry_row(p, "kind", "offer", "term", "seller", "item", "date", "notes") for p in found])
         return
     for p in found:
         value = "a set of assumptions" if p.kind == "rule" else units.format(p.value, p.fields[p.kind].unit)
-        print(f"{p.name:<30} {p.kind:<11} {p.date:<8} {value:>20}  {p.item}")
+        print(f"{p.name:<30} {p.item:<20} {value:>20}  {p.words}")
 
 
 def add(commands: Commands) -> None:

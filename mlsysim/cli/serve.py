@@ -1,23 +1,35 @@
 """``mlsysim serve``: how many devices, in which layout, at what cost; or a static batch from prompt to last token."""
 
 import argparse
+import re
 
+from mlsysim.api.comparing import compare
 from mlsysim.api.serving import serve
 from mlsysim.api.targets import SLO
 from mlsysim.cli.arguments import NO_ANSWER, Commands, device_options, pick_machines, pick_model, print_json
 from mlsysim.cli.options import add_options, given, pick_slo
 
+_LIST = re.compile(r"\s*,(?!\d{3}\b)\s*")  # devices one after the other; "1,000 H100" is one place
+
 
 def _serve(args: argparse.Namespace) -> int:
-    model, machines = pick_model(args.model), pick_machines(args.device, args.device_file)
+    model, places = pick_model(args.model), _LIST.split(args.device)
+    if len(places) > 1:
+        several = [pick_machines(place, args.device_file) for place in places]
+        table = compare(model, several, slo=pick_slo(args), **given(args, serve, "model", "device"))
+        if args.json:
+            print_json(table.to_dict())
+        else:
+            print(table)
+        return 0 if table.answered else NO_ANSWER
+    machines = pick_machines(args.device, args.device_file)
     found = serve(model, machines, slo=pick_slo(args), **given(args, serve, "model", "device"))
     if args.json:
         print_json(found.to_dict())
     else:
-        text = str(found)
-        print(f"{text}\n{found.method}" if found.fits else text)
+        print(found)
         if args.explain and found.fits:
-            print(found.explain())
+            print(*found.details, found.explain(), sep="\n")
     return 0 if found.answered else NO_ANSWER
 
 
@@ -26,7 +38,7 @@ def add(commands: Commands) -> None:
     p = commands.add_parser(
         "serve",
         parents=[device_options()],
-        epilog="Without --tp and --pp the layout is chosen: the fewest devices, then the smallest replica. Without --rate and without "
+        epilog="Several devices, as in --device H200,B200,MI355X, are compared at one kind of price. Without --tp and --pp the layout is chosen: the fewest devices, then the smallest replica. Without --rate and without "
         "targets: one static batch on the fewest devices that hold it. With targets alone: the largest rate. Exit status 3: the "
         "model does not fit, or no number of devices meets the targets. "
         "JSON begins with what is printed. Of a static batch: model, device, devices, batch, input_len, output_len, ttft_s, itl_s, e2e_s = ttft_s + "
@@ -36,7 +48,9 @@ def add(commands: Commands) -> None:
         "efficiencies and rates (which were used, and the same in a sentence), method (why simulate may differ); prefill and decode, each with time_s = the sum of terms_s, efficiencies, interval_s, binding, bound, compute_time_s, "
         "memory_time_s, mfu and mbu (fractions), tokens_per_s, tokens_per_s_per_device, memory_bytes, fits; answered, reason (why not), "
         "layout (replicas, tp, pp, dp, ep), total_devices, devices_range and rate_range_per_s (within the range of past errors; null where there is none), "
-        "binds, sensitivities (changes of the question and their answers), would_fit, bill (dated price, cost, power, energy), memory (what each device "
+        "binds, simulated (the answer played request by request: the fewest replicas and devices that the simulator takes, within_slo of the "
+        "requests, whether that is met, ttft_quantile_s and itl_quantile_s, reason (why it differs by more than a replica and 5 %), and text; null where there are no targets, or playing takes "
+        "more than seconds), sensitivities (changes of the question and their answers), would_fit, bill (dated price, cost, power, energy), memory (what each device "
         "holds, as memory --serve prints it), assumed, precision. With --rate or targets the first numbers are those of all replicas under "
         "load: rate_per_s, devices, quantile, ttft_s (that this share of requests stays within), itl_s and e2e_s (means), tokens_per_s, "
         "utilisation, running, max_running of a replica; alone has what one static batch on one replica would do, by the names above; "

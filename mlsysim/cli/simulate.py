@@ -65,8 +65,11 @@ def _simulate(args: argparse.Namespace) -> int:
         print_json(found.to_dict() | {"method": METHOD})
     else:
         print(found)
-        if found.simulation is not None:
-            _print(found.simulation, found.saturation)
+        if args.explain and found.fits:
+            print(found.rates, METHOD, sep="\n")
+            if found.simulation is not None:
+                _print(found.simulation, found.saturation)
+            print(found.explain())
     return 0 if found.answered else NO_ANSWER
 
 
@@ -125,7 +128,6 @@ def _saturated(full: serving.Saturation, replicas: int) -> str:
 def _print(found: serving.Simulation, full: serving.Saturation | None) -> None:
     """What the server had to do, below the answer."""
     bounds = found.limits
-    print(METHOD)
     print(
         f"{bounds.tokens} tokens a step, {bounds.sequences} sequences, {bounds.blocks} blocks of {bounds.block_tokens} tokens"
         + (", prefix cache" if bounds.prefix_caching else "")
@@ -153,12 +155,13 @@ def add(commands: Commands) -> None:
         "tokens of the prompt that are cached); with an option of a fleet also conversation, pause_s, shared, shared_len, model, history_len and summary_len, and "
         "then rows of a conversation are its turns; prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. Exit status 3: the model leaves no room for cache. JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
         "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
-        "can never fit; summary, by metric: mean, p50, p90, p99; requests_per_s, tokens_per_s, mean_batch (sequences that decode in a step), utilisation, preemptions and rejected, of several runs their means; efficiencies and rates (which the steps have, and the same in a sentence), method (why serve may differ); saturation, null where all answers have "
+        "can never fit; summary, by metric: mean, p50, p90, p99; requests_per_s, tokens_per_s, mean_batch (sequences that decode in a step), utilisation, preemptions and rejected, of several runs their means; efficiencies and rates (which the steps have, and the same in a sentence), method (why serve may differ); steady (whether the run is long enough), residence_times (how long without its ramp and drain; null of a trace); "
+        "with a rate, summary, standard_error (of parts of a run, or over the runs), requests_per_s, tokens_per_s and within_slo are of that steady part; saturation, null where all answers have "
         "one token: offered_per_s (null when all come at once), capacity_per_s, wait_growth (s per s), running, step_time_s; model, device, layout (replicas, tp, ep), total_devices, seeds, fits, reason, "
         "memory (what each device of a server holds, as memory --serve prints it), "
         "fleet with an option of one (pools, tokens asked, found and loaded, bytes moved, tokens drafted and accepted, swaps, server_seconds, "
-        "scaling), would_fit, slo_met, within_slo (share of the requests), goodput_per_s, bill (dated price, cost, power, energy), assumed. With "
-        "several runs no requests, the summary is the mean over the runs, with its standard_error, and runs has the numbers of each.",
+        "scaling), would_fit, slo_met (null of a run that is not steady), within_slo (share of the requests), goodput_per_s, bill (dated price, cost, power, energy), assumed. With "
+        "several runs no requests, the summary is the mean over the runs, and runs has the numbers of each.",
     )
     add_options(p, simulate, leave=("slo", "store", "client", "parts"))
     add_options(p, Config, leave=("block_tokens", "reserve"), engine_version={"default": None, "metavar": "V"})
@@ -175,4 +178,9 @@ def add(commands: Commands) -> None:
     group.add_argument("--autoscaler", type=_span, metavar="LEAST:MOST", help="servers, by the requests in the pool")
     add_options(group, Autoscaler, "target", "start_up", "cool_down", "every", unset=True)
     add_options(p, SLO)
+    p.add_argument(
+        "--explain",
+        action="store_true",
+        help="print what the server did, and every equation with its numbers and sources",
+    )
     p.set_defaults(run=_simulate)

@@ -41,7 +41,7 @@ from mlsysim.efficiencies.modes import (
     has_range,
     name_custom,
 )
-from mlsysim.efficiencies.servers import MIDDLE, Server, known_server, server_of, servers
+from mlsysim.efficiencies.servers import EAGER, MIDDLE, Server, known_server, launched_as, server_of, servers
 from mlsysim.efficiencies.shipped import (
     Constants,
     best_share,
@@ -57,6 +57,7 @@ __all__ = [
     "CALIBRATED",
     "DATASHEET",
     "DEFAULT",
+    "EAGER",
     "MEANINGS",
     "MIDDLE",
     "MODES",
@@ -78,6 +79,7 @@ __all__ = [
     "has_range",
     "kernel_shares",
     "known_server",
+    "launched_as",
     "lineage",
     "measured_kin",
     "measured_share",

@@ -8,13 +8,14 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, energy, inference, intervals, serving, units
 from mlsysim.capacity import USABLE
 from mlsysim.catalog import Device, Machines, Model, Price
 from mlsysim.catalog.shapes import asked_for
-from mlsysim.cost.rent import CALLER, rent_of
+from mlsysim.cost.rent import rent_of
 from mlsysim.declared import in_si
 from mlsysim.efficiencies import lineage, shipped
 from mlsysim.efficiencies.domains import loop_domain
@@ -25,6 +26,7 @@ from mlsysim.inference.work import alike_plans
 from mlsysim.memory.quantised import WIDE, experts_alone
 from mlsysim.results import Result, format_rows, format_value, plain
 from mlsysim.serving import Pool, ServerOverheads
+from mlsysim.serving.measured import MeasuredPoint, Nearest, nearest_point
 from mlsysim.tables import Table, table
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class Point(Result):
     device_range: tuple[float, float] | None
     cost: float | None  # USD per million tokens of answers
     energy: float | None  # J per million, at most: thermal design power
+    range_whose: str = ""  # what share of which measurements the ranges hold
     cost_range: tuple[float, float] | None = None  # as the rate of a device is uncertain, at the same price
     energy_range: tuple[float, float] | None = None  # likewise, at the same power
 
@@ -112,6 +115,15 @@ class Frontier(Result):
         times = {"ttft": point.ttft, "itl": point.tpot}
         return all(times[name] <= target for name, target in self.targets.items())
 
+    @cached_property
+    def nearest(self) -> Nearest | None:
+        """The published measurement that lies nearest to the point within the targets, or to the last one."""
+        if (p := self.best or (self.points[-1] if self.points else None)) is None:
+            return None
+        products = p.precision.split("-")[0]
+        each = p.concurrency / p.devices
+        return nearest_point(self.model, self.device, products, self.input_len, self.output_len, each)
+
     @property
     def best(self) -> Point | None:
         """The point with most throughput per device that meets the targets; None where none does."""
@@ -128,6 +140,9 @@ class Frontier(Result):
         asked = ", ".join(f"{name.upper()} {units.format(value, 's')}" for name, value in self.targets.items())
         best = self.best
         chosen = "" if not asked else f"{asked}: NO POINT MEETS IT" if best is None else f"{asked}: {_short(best)}"
+        near = self.nearest
+        if near is not None and not near.near:
+            what += "; no measurement near"
         return format_rows(
             f"{what}: {last.device_rate:.4g} tokens/s a device at {last.user_rate:.3g} tokens/s a user, down to "
             f"{first.device_rate:.3g} at {first.user_rate:.4g}",
@@ -135,7 +150,8 @@ class Frontier(Result):
             ("most patient", _short(last)),
             ("least patient", _short(first)),
             ("front", f"{len(self.points)} of {self.tried:,} points; to_frame() has them, explain() a table of them"),
-            ("range", _range_words(last)),
+            ("range", _range_words(best, "at the target") if best and asked else _range_words(last, "last point")),
+            ("measured", "" if near is None else near.words(_looped(near.point))),
             ("cost", self.price),
             *(("note", note) for note in self.notes),
         )
@@ -217,11 +233,22 @@ def _short(p: Point) -> str:
     )
 
 
-def _range_words(p: Point) -> str:
+def _looped(p: MeasuredPoint) -> float:
+    """Tokens/s of answers of each device in the closed loop that a front is made of, at a measured point."""
+    d = p.deployment()
+    found = [(Layout(f"TP{p.tp}", p.tp, 1, 1), d, float(p.concurrency))]
+    prompt, answer = p.mean_lengths
+    loop = _loops(d.model, found, [_Choice(0, 0, 1, 0, float(p.concurrency))], "aggregated", prompt, answer, 0.0, 1.0)
+    return float(loop.tokens_per_s[0]) / p.tp
+
+
+def _range_words(p: Point, which: str) -> str:
     if p.user_range is None or p.device_range is None:
         return "none: this class of predictions has none"
     (a, b), (c, d) = p.device_range, p.user_range
-    return f"80 % of measurements expected within {a:.4g} to {b:.4g} tokens/s a device and {c:.3g} to {d:.3g} a user (last point)"
+    end = intervals.log_error(d, c) / 2.0
+    caveat = f"; wider than x{intervals.LARGEST:g}: we do not know" if end > math.log(intervals.LARGEST) else ""
+    return f"{which} {p.range_whose}: {a:.4g} to {b:.4g} tokens/s a device and {c:.3g} to {d:.3g} a user{caveat}"
 
 
 def _formats(model: Model, device: Device, wanted: Sequence[str] | None) -> Iterator[tuple[str, dict[str, str]]]:
@@ -485,13 +512,12 @@ def _rent(device: Device, price: "str | Price | None") -> tuple[float | None, st
     rent = rent_of(device, price)
     if rent is None:
         return None, "none: the catalogue has no rental price of it; give price"
-    whose = f", {rent.origin}" if rent.origin == CALLER else f" ({rent.origin})"
-    return rent.rate, f"{rent.rate * 3600:.4g} USD/h a device{whose}"
+    return rent.rate, f"{rent.rate * 3600:.3g} USD/h a device ({rent.kind})"
 
 
 def _loops(
     model: Model, found: Sequence[tuple[Layout, Deployment, float]], choices: Sequence[_Choice], mode: str,
-    input_len: int, output_len: int, drafted: float, accepted: float,
+    input_len: float, output_len: float, drafted: float, accepted: float,
 ) -> serving.Loop:  # fmt: skip
     """All columns of one format and mode at once."""
     import numpy as np
@@ -499,12 +525,13 @@ def _loops(
     first = found[0][1]
     steps, begin = shipped("serving_tpot"), shipped("serving_ttft")
     fused = float(first.device.has("peak_flops.fp4") and first.precision == "fp4")
-    by: ServerOverheads = serving.server_constants(first.work, fused, steps)
+    blocks = float(first.precision == "fp8" and serving.in_blocks(model, first.device))
+    by: ServerOverheads = serving.server_constants(first.work, fused, steps, blocks)
     eff = serving.served(first.efficiencies, by)
     apart = float(mode == "disaggregated")
-    latency, pace = serving.ttft_constants(first.work, "", begin, fused)
+    latency, launches, pace = serving.ttft_constants(first.work, begin, fused=fused)
 
-    def pool(at: Sequence[int], replicas: Sequence[int]) -> Pool:
+    def pool(at: Sequence[int], replicas: Sequence[int], eff: inference.Efficiencies) -> Pool:
         splits, machines = (
             _stacked([found[i][1].split for i in at]),
             _stacked([found[i][1].machine for i in at]),
@@ -512,8 +539,8 @@ def _loops(
         slots = np.array([found[i][2] for i in at])
         return Pool(splits, machines, eff, np.array(replicas, float), slots)
 
-    decode = pool([c.decode for c in choices], [c.decoders for c in choices])
-    prefill = pool([c.prefill for c in choices], [c.prefillers for c in choices]) if apart else None
+    decode = pool([c.decode for c in choices], [c.decoders for c in choices], serving.answers(eff, by))
+    prefill = pool([c.prefill for c in choices], [c.prefillers for c in choices], eff) if apart else None
     w = first.work
     cache = input_len * w.kv_elements * w.layers * first.split.kv_bytes
     return serving.closed_loop(
@@ -525,6 +552,7 @@ def _loops(
         output_len=float(output_len),
         disaggregated=apart,
         latency=latency,
+        launches=launches,
         prefill_slowdown=pace,
         transfer=apart * cache / serving.ADAPTER,
         drafted=drafted,
@@ -632,8 +660,8 @@ def _point(
     devices = _devices(found, c)
     tpot, ttft, rate = float(loop.tpot[at]), float(loop.ttft[at]), float(loop.tokens_per_s[at])
     each = rate / devices
-    low, high = _factors(model, device, name, mode == "disaggregated")
-    ranged = None if low is None or high is None else ((1.0 / high, 1.0 / low))
+    found_range = _factors(model, device, name, mode == "disaggregated")
+    ranged = None if found_range is None else (1.0 / float(found_range.high), 1.0 / float(found_range.low))
     watts = float(energy.facility_energy(energy.it_power(devices, device.tdp), 1.0, pue)) if device.has("tdp") else None
 
     def words(count: int, place: int) -> str:
@@ -661,6 +689,7 @@ def _point(
         device_rate=each,
         user_range=None if ranged is None else (ranged[0] / tpot, ranged[1] / tpot),
         device_range=None if ranged is None else (ranged[0] * each, ranged[1] * each),
+        range_whose="" if found_range is None else found_range.whose,
         cost=dollars,
         energy=joules,
         cost_range=beside(dollars),
@@ -668,10 +697,9 @@ def _point(
     )
 
 
-def _factors(model: Model, device: Device, precision: str, disaggregated: bool) -> tuple[float | None, float | None]:
-    """What to multiply a time per output token with for the two ends of its range."""
+def _factors(model: Model, device: Device, precision: str, disaggregated: bool) -> intervals.Interval | None:
+    """The range of a time per output token, as factors."""
     if "serving_tpot" not in intervals.class_names():
-        return None, None
+        return None
     place = loop_domain(lineage(device)[0], model.is_moe, model.is_mla, precision.split("-")[0], disaggregated)
-    found = intervals.interval("serving_tpot", 1.0, place)
-    return float(found.low), float(found.high)
+    return intervals.interval("serving_tpot", 1.0, place)

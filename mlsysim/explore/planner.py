@@ -420,7 +420,7 @@ class PlanSearch(Result):
             )
         gap = found["time"].max() / found["time"].min() - 1
         low, high = (units.format(end, "s") for end in known.ends)
-        says = f"The first should take {low} to {high}, in which {known.quantiles.nominal:.0%} of past errors lie."
+        says = f"The first should take {low} to {high}, in which {known.quantiles.nominal:.0%} of past errors lie{known.caveat}."
         if len(found) > 1 and found["time"].max() <= known.ends[1]:
             says += (
                 f" The plans above differ by {units.percent(gap, signed=False)}, less than that: the model cannot rank them, "

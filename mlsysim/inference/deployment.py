@@ -313,7 +313,7 @@ def deploy(
         Tokens in a block of paged cache.
     server : str
         Whose software runs it, as in ``"vLLM 0.11"`` or ``"FasterTransformer"``: how kernels reach the device. A current server
-        unless given; a name that ``mlsysim.efficiencies.servers()`` does not have warns and is one.
+        unless given; a name that ``mlsysim.efficiencies.servers()`` does not have says itself whether it is eager or captured.
 
     dispatcher : str
         Copies of a token that leave a domain for its experts: ``per-node``, one to each domain (DeepEP's normal kernels),

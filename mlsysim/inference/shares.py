@@ -15,7 +15,6 @@ from mlsysim.efficiencies import (
     CALIBRATED,
     DATASHEET,
     DEFAULT,
-    MIDDLE,
     Constants,
     Same,
     Server,
@@ -40,9 +39,10 @@ PASSES, REPLICATED = 32.0, 8.0 / 32.0
 LINK = 0.8
 # tam2026, H2, puts the scheduler of a server in Python at 3 to 30 ms a step: the geometric mean.
 _EAGER_STEP = math.sqrt(3e-3 * 30e-3)
-# reddi2026mathpage, sec. 1, puts a launch at 0.01 to 0.1 ms: the geometric mean, for the kernels of a layer in eager
-# mode: norm, product, rotation, cache, attention, product, all-reduce, norm, product, activation, product, all-reduce.
-_EAGER_LAUNCH = 12.0 * math.sqrt(0.01e-3 * 0.1e-3)
+# reddi2026mathpage, sec. 1, puts a launch at 0.01 to 0.1 ms: the geometric mean, for each kernel of a layer in eager mode. A
+# server with kernels of its own has twelve (efficiencies.Server.launches): norm, product, rotation, cache, attention, product,
+# all-reduce, norm, product, activation, product, all-reduce.
+_EAGER_LAUNCH = math.sqrt(0.01e-3 * 0.1e-3)
 _EDGE_BANDWIDTH = 600e9  # byte/s; a device that nobody knows and that is slower shares its memory
 # Rows of a tile of grouped products, on which deepgemm2025 works.
 TILE = 128.0
@@ -99,13 +99,15 @@ def from_constants(
     traced : bool
         Whether every figure knows its source, for an explanation.
     """
-    eager = {"launch_time": _EAGER_LAUNCH, "step_overhead": _EAGER_STEP} if server.decode == "eager" else {}
+    started = server.launches * _EAGER_LAUNCH
+    between = _EAGER_STEP if server.scheduler else 0.0
+    eager = {"launch_time": started, "step_overhead": between} if server.decode == "eager" else {}
     sourced: dict[str, Any] = {"elementwise": PASSES, "replicated": 0.0 if sharded else REPLICATED, "link": LINK}
     if not constants:
         generation = next((name for name in line if name in ("Ampere", "Hopper")), "")
         share, stream = measured_share("gemm", generation), measured_share("memory", generation)
         source = "measured products, STREAM and links, counted traffic and launches"
-        prompts = {"prompt_launch_time": _EAGER_LAUNCH} if server.prompts == "eager" else {}
+        prompts = {"prompt_launch_time": started} if server.prompts == "eager" else {}
         return Efficiencies(
             DATASHEET, source, gemm=share, attention=share, latent=share, memory=stream, cache=stream,
             grouped=share, grouped_memory=stream, latent_cache=stream, **sourced, **eager, **prompts
@@ -114,13 +116,19 @@ def from_constants(
     k, software = dict(shares.values), constants["software"]
     family = pooled({name: v for name, v in constants.items() if name not in _SOFTWARE}, line)
     own = family.values if family is not None else {}
-    memory = k.get("shared_memory", constants["shared memory"]["memory"]) if shared_memory else k["memory"]
+    streamed = server.stream or k["memory"]
+    memory = k.get("shared_memory", constants["shared memory"]["memory"]) if shared_memory else streamed
+    if server.row_bandwidth:
+        memory = min(memory, server.row_bandwidth / bandwidth)
     whole = own.get("layer_overhead", server.kernels * k["start"])  # of all kernels of a layer together
-    launches = {"eager": _EAGER_LAUNCH, "launched": software["launch_time"]}
+    launches = {"eager": started, "launched": software["launch_time"]}
     hosted = server.decode in ("eager", "launched")
     whose = "" if shares.own else f"; {shares.describe('no kernel timed on')}"
-    named = "" if server.known else f"; a server that the table does not have, as {MIDDLE.name}"
-    gemm = own.get("products", k["products_8" if peak > 1.5 * half_peak else "products_16"])
+    named = "" if server.known else f"; a server that the table does not have, {server.decode} as its name says"
+    narrow = k.get("products_4", k["products_8"]) if peak > 3.0 * half_peak else k["products_8"]
+    gemm = own.get("products", narrow if peak > 1.5 * half_peak else k["products_16"])
+    if server.prompt_rate:
+        gemm = min(gemm, server.prompt_rate / peak)
     return Efficiencies(
         name=CALIBRATED,
         source=f"kernels as measured alone, software {fitted_to('inference')}{whose}{named}",
@@ -130,6 +138,7 @@ def from_constants(
         latent_cache=memory if shared_memory else k["latent_memory"],
         tile=TILE,
         attention=own.get("attention", k["attention"]),
+        exponential=k.get("exponential", 0.0),
         latent=k["latent"],
         memory=memory,
         cache=memory if shared_memory else k["cache"],
@@ -143,8 +152,9 @@ def from_constants(
         attention_start=0.0 if whole else k["attention_start"],
         launch_time=launches.get(server.decode, 0.0),
         prompt_launch_time=launches.get(server.prompts, 0.0),
-        step_overhead=_EAGER_STEP if server.decode == "eager" else 0.0,
-        sequence_overhead=software["sequence_overhead"] if server.decode == "eager" else 0.0,
+        step_overhead=between if server.decode == "eager" else 0.0,
+        sequence_overhead=software["sequence_overhead"] if server.decode == "eager" and server.scheduler else 0.0,
+        score_bytes=server.score_bytes,
         unpack_time=unpack_time(UNPACKED, vector_flops),
         ungrouped=0.0 if server.grouped else software["ungrouped"],
         overlap=1.0 if sharded else 0.0,
@@ -171,7 +181,8 @@ def efficiencies_of(
         ``calibrated``, ``datasheet`` or ``bound``; your own pass through. The calibrated constants hold for any device: how
         far arithmetic stays behind the peak follows from how far the peak has outgrown the memory.
     framework : str
-        The server that launches the kernels, as in ``"TensorRT-LLM 0.5"``; a current one unless given. An unknown name warns.
+        The server that launches the kernels, as in ``"TensorRT-LLM 0.5"``; a current one unless given. A name that
+        the table does not have says itself whether it is eager or captured.
 
     Raises
     ------

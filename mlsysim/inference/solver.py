@@ -62,7 +62,7 @@ def _range(deployment: Deployment, predicted: Num, phase: str) -> str:
         return "none: errors of past predictions were counted with calibrated efficiencies only"
     found = _interval(deployment, predicted, phase)
     if is_array(predicted):
-        return f"from {format_value(found.low.min(), 's')} to {format_value(found.high.max(), 's')} over the array"
+        return f"from {format_value(found.low.min(), 's')} to {format_value(found.high.max(), 's')} over the array{found.caveat}"
     return found.words("s")
 
 

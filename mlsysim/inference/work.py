@@ -13,6 +13,7 @@ from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
 from mlsysim.efficiencies import name_custom
 from mlsysim.experts import uneven_experts_hit
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
+from mlsysim.kernels import softmax_share
 from mlsysim.results import Result, Timed
 
 # Share of the multiprocessors that compute while the kernels of DeepEP send tokens: 24 of 132 send (infersim2026readme, its
@@ -36,7 +37,7 @@ class Efficiencies:
     name: str = "bound"
     source: str = "every resource at its printed rate"
     gemm: Num = 1.0  # of the peak of the precision that the matrices run in
-    attention: Num = 1.0  # of the 16-bit peak
+    attention: Num = 1.0  # of the 16-bit peak, its products alone
     memory: Num = 1.0  # of the memory bandwidth, for weights and activations
     cache: Num = 1.0  # of the memory bandwidth, for keys and values
     link: Num = 1.0  # of the link bandwidth, one way
@@ -70,7 +71,11 @@ class Efficiencies:
     routing_cv2: Num = (
         0.0  # how unevenly tokens choose experts: squared variation of how popular they are; 0: all alike
     )
+    score_bytes: Num = (
+        0.0  # traffic of a query-key pair of a head, where attention of prompts keeps its scores in memory
+    )
     network_start: Num = 0.0  # s that a message to experts takes where it leaves the domain, however short it is
+    exponential: Num = 0.0  # 16-bit FLOP in the time of an exponential of the softmax; 0 hides it
 
     def __post_init__(self) -> None:
         name_custom(self)
@@ -327,13 +332,15 @@ class _Rank:
         w, s, m, e, n = self.work, self.split, self.machine, self.eff, self.runs
         macs = where(decode > 0, w.absorbed_macs, w.key_value_macs)
         latent = where(decode > 0, where(w.absorbed_macs > w.key_value_macs, 1.0, 0.0), 0.0)
-        share = e.attention + latent * (e.latent - e.attention)
+        prompts = softmax_share(e.attention, maximum(1.0, 2.0 * w.key_value_macs), e.exponential)
+        share = prompts + latent * (e.latent - prompts)
         cut = minimum(s.tp, w.kv_shards + e.spread * maximum(0.0, sequences - w.kv_shards))
         group = where(latent > 0, 1.0, maximum(1.0, w.heads / maximum(s.tp, w.kv_shards)))
         readings = where(decode > 0, cache_readings(group, e.ungrouped), 1.0)
+        scores = where(decode > 0, 0.0, e.score_bytes * n * pairs * w.heads / s.tp)
         return self.component(
             n * 2.0 * pairs * w.heads * macs / s.tp,
-            n * seen * w.kv_elements * s.kv_bytes / cut * readings,
+            n * seen * w.kv_elements * s.kv_bytes / cut * readings + scores,
             m.half_peak_flops * share,
             m.memory_bandwidth * (e.cache + latent * (e.latent_cache - e.cache)),
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlsysim._numeric import Num, all_true, maximum, where, widening
+from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.errors import InputError
 from mlsysim.kernels import (
     attention_kernel_bytes,
@@ -12,7 +12,9 @@ from mlsysim.kernels import (
     chain_time,
     gemm_flops,
     last_wave_bytes,
+    partial_sum_bytes,
     rounded_roof,
+    softmax_share,
     tile_padding,
     wave_share,
 )
@@ -130,17 +132,29 @@ class _Rates:
         names = ("peak_flops", "memory_bandwidth", "compute_efficiency", "memory_efficiency", "startup_time")
         return tuple(Input(n, getattr(self, n), units.get(n, "1"), self.origins.get(n, CALLER)) for n in names)
 
+    @property
+    def bandwidth(self) -> Num:
+        return effective_bandwidth(self.memory_bandwidth, self.memory_efficiency)
+
+    def clocks(self, flops: Num, busy: Num, hidden: Num, chain: Num) -> dict[str, Num]:
+        """What arithmetic, traffic behind it, and the chain would take by themselves."""
+        compute = compute_time(flops, self.peak_flops, self.compute_efficiency * busy)
+        return {"compute_time": compute, "memory_time": memory_time(hidden, self.bandwidth), "chain_time": chain}
+
+    def roof(self, clocks: Mapping[str, Num]) -> Num:
+        """The clocks together."""
+        if self.sharpness is None:
+            return maximum(*clocks.values())
+        return rounded_roof(**clocks, sharpness=self.sharpness)
+
     def time(
         self, what: str, flops: Num, busy: Num, bytes: Num, unhidden: Num, chain: Num, before: tuple[Term, ...]
     ) -> CallTime:
-        """The smoothed roofline of three terms, plus the end that is not overlapped and the launch."""
-        bandwidth = effective_bandwidth(self.memory_bandwidth, self.memory_efficiency)
-        reached = self.compute_efficiency * busy
-        compute = compute_time(flops, self.peak_flops, reached)
-        memory, end = memory_time(bytes - unhidden, bandwidth), memory_time(unhidden, bandwidth)
-        clocks = {"compute_time": compute, "memory_time": memory, "chain_time": chain}
-        longest = maximum(*clocks.values())
-        roof = longest if self.sharpness is None else rounded_roof(**clocks, sharpness=self.sharpness)
+        """The smoothed roofline of three terms, plus the traffic that is not overlapped and the launch."""
+        bandwidth, reached = self.bandwidth, self.compute_efficiency * busy
+        clocks = self.clocks(flops, busy, bytes - unhidden, chain)
+        compute, memory, end = clocks["compute_time"], clocks["memory_time"], memory_time(unhidden, bandwidth)
+        longest, roof = maximum(*clocks.values()), self.roof(clocks)
         time = roof + end + self.startup_time
         rates = {"peak_flops": self.peak_flops, "memory_bandwidth": self.memory_bandwidth}
         shares = {"compute_efficiency": reached, "memory_efficiency": self.memory_efficiency}
@@ -203,7 +217,7 @@ def product_time(
     """Time of a matrix product, or of a group of equal ones, in whole tiles and whole waves.
 
     Formula: eq-rounded-roof of eq-compute-time (whole tiles, eq-wave-share), eq-memory-time and eq-chain-time, plus the
-    writing of the last wave (eq-last-wave) and the start.
+    writing of the last wave (eq-last-wave), sums of parts of the shared dimension (eq-partial-sums), and the start.
 
     Parameters
     ----------
@@ -246,11 +260,12 @@ def product_time(
         A size that is not above 0, or a rate or share out of range.
 
     Assumptions: tiles of 128, of 64 where a side is at most 64. Up to 256 rows a library fills the multiprocessors by
-    cutting columns or k, so that waves count beyond.
+    cutting columns or k, so that waves count beyond; there it cuts k into as many equal parts as are quickest, at most one
+    part of a tile for each multiprocessor, and adds their sums up at the end.
 
     >>> r = product_time(512, 1280, 8192, 2614e12, 5.3e12, element_bytes=1, multiprocessors=304)
-    >>> r.busy, r.bound
-    (0.13157894736842105, 'compute')
+    >>> r.busy, r.bound  # 40 tiles in six parts each
+    (0.7894736842105263, 'compute')
     """
     for name, size in (("m", m), ("n", n), ("k", k), ("groups", groups)):
         if not all_true(size > 0):
@@ -266,27 +281,45 @@ def product_time(
     tiles = -(-groups // 1) * (padded[0] // tall) * (padded[1] // wide)
     busy: Num = 1.0 + 0.0 * tiles
     unhidden: Num = 0.0 * result
+    chain: Num = 0.0 * k
+    rates = _Rates(
+        peak_flops, memory_bandwidth, compute_efficiency, memory_efficiency, startup_time, sharpness, origins or {}
+    )
     terms = [
         Term("rows in tiles", padded[0], "eq-tile-padding", {"size": rows, "tile": tall}),
         Term("columns in tiles", padded[1], "eq-tile-padding", {"size": columns, "tile": wide}),
         Term("work of a group", flops / groups, "eq-gemm-flops", {"m": padded[0], "n": padded[1], "k": k}),
     ]
-    if multiprocessors is not None:
-        waves = {"tiles": tiles, "multiprocessors": multiprocessors}
-        filled = wave_share(**waves)
-        busy = where(rows <= NARROW_ROWS, busy, filled)
-        unhidden = last_wave_bytes(result, **waves)
-        if all_true(rows > NARROW_ROWS):
-            terms.append(Term("busy multiprocessors", filled, "eq-wave-share", waves))
-        terms.append(Term("written at the end", unhidden, "eq-last-wave", {"result_bytes": result, **waves}))
-    chain: Num = 0.0 * k
     if not all_true(chain_byte_time == 0):
         walk = {"depth": k, "element_bytes": element_bytes, "byte_time": chain_byte_time}
         chain = chain_time(**walk)
         terms.append(Term("along k", chain, "eq-chain-time", walk))
-    rates = _Rates(
-        peak_flops, memory_bandwidth, compute_efficiency, memory_efficiency, startup_time, sharpness, origins or {}
-    )
+    if multiprocessors is not None:
+        waves = {"tiles": tiles, "multiprocessors": multiprocessors}
+        unhidden = last_wave_bytes(result, **waves)
+        terms.append(Term("written at the end", unhidden, "eq-last-wave", {"result_bytes": result, **waves}))
+
+        def cut(parts: Num) -> tuple[Num, Num, Num]:
+            """Time with k in so many parts, the share that is busy, and the traffic of their sums."""
+            share = where(rows <= NARROW_ROWS, 1.0, wave_share(tiles * parts, multiprocessors))
+            sums = groups * partial_sum_bytes(m, n, parts)
+            time = rates.roof(rates.clocks(flops, share, moved - unhidden, chain)) + memory_time(sums, rates.bandwidth)
+            return time, share, sums
+
+        parts, (quickest, busy, sums) = 1.0 + 0.0 * tiles, cut(1.0 + 0.0 * tiles)
+        most = minimum(where(rows <= NARROW_ROWS, 1.0, multiprocessors // tiles), k // 1)
+        for count in range(2, int(most.max() if is_array(most) else most) + 1):
+            time, share, more = cut(1.0 * count + 0.0 * tiles)
+            better = (time < quickest) & (count <= most)
+            quickest, busy = where(better, time, quickest), where(better, share, busy)
+            sums, parts = where(better, more, sums), where(better, 1.0 * count, parts)
+        if all_true(rows > NARROW_ROWS):
+            told = {"tiles": tiles * parts, "multiprocessors": multiprocessors}
+            terms.append(Term("busy multiprocessors", busy, "eq-wave-share", told))
+        if not all_true(parts == 1):
+            added = {"m": m, "n": n, "parts": parts}
+            terms.append(Term("sums of parts, a group", sums / groups, "eq-partial-sums", added))
+        moved, unhidden = moved + sums, unhidden + sums
     return rates.time("product", flops, busy, moved, unhidden, chain, tuple(terms))
 
 
@@ -311,12 +344,14 @@ def attention_time(
     compute_efficiency: Num = 1.0,
     memory_efficiency: Num = 1.0,
     startup_time: Num = 0.0,
+    exponential_flops: Num = 0.0,
     sharpness: Num | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> CallTime:
     """Time of attention of one layer: grouped queries, expanded latents, or absorbed latent decoding.
 
-    Formula: eq-rounded-roof of eq-compute-time and eq-memory-time, plus the start.
+    Formula: eq-rounded-roof of eq-compute-time (at eq-softmax-share) and eq-memory-time, plus the reading of queries and the
+    writing of results, and the start.
 
     Parameters
     ----------
@@ -349,9 +384,11 @@ def attention_time(
     compute_efficiency, memory_efficiency : float or array, 1
         Shares that the kernels of a library sustain; 1, the bound, unless given.
     startup_time : float or array, s
-        Time before and after the work: 15 to 20 us for decoding on Hopper, where partial results are combined.
+        Time before and after the work: two kernels' where decoding cuts the cache and combines the parts.
+    exponential_flops : float or array, FLOP
+        As of eq-softmax-share; 0 hides the exponentials.
     sharpness : float or array, 1
-        Exponent of the round corner (``SHARPNESS``); without it the longer clock counts alone.
+        Exponent of the round corner (``SHARPNESS``); without it the longer clock counts alone, and queries and results, too, hide.
     origins : mapping
         Who says the rates and shares, for ``explain()``.
 
@@ -400,13 +437,24 @@ def attention_time(
         "kv_element_bytes": kv_element_bytes,
     }
     flops, moved = attention_kernel_flops(**work), attention_kernel_bytes(**read)
-    terms = (
+    terms = [
         *told,
         Term("work", flops, "eq-attention-kernel-flops", work),
         Term("traffic", moved, "eq-attention-kernel-bytes", read),
-    )
+    ]
+    if not all_true(exponential_flops == 0):
+        pair = {"pair_flops": gemm_flops(1.0, 1.0, qk_dim + v_dim), "exponential_flops": exponential_flops}
+        corner = SHARPNESS if sharpness is None else sharpness
+        asked = {"share": compute_efficiency, **pair, "sharpness": corner}
+        compute_efficiency = softmax_share(**asked)
+        terms.append(Term("share with exponentials", compute_efficiency, "eq-softmax-share", asked))
+    zero = 0.0 * flops
+    unhidden = zero
+    if sharpness is not None:  # a tile reads its queries before its first product, and writes its result after the last
+        outside = read | {"kv_width": 0.0 * kv_width}
+        unhidden = attention_kernel_bytes(**outside)
+        terms.append(Term("queries and results", unhidden, "eq-attention-kernel-bytes", outside))
     rates = _Rates(
         peak_flops, memory_bandwidth, compute_efficiency, memory_efficiency, startup_time, sharpness, origins or {}
     )
-    zero = 0.0 * flops
-    return rates.time("attention", flops, 1.0 + zero, moved, 0.0 * moved, zero, terms)
+    return rates.time("attention", flops, 1.0 + zero, moved, unhidden, zero, tuple(terms))

@@ -743,6 +743,7 @@ def training_memory(
         offload=offload,
         modules=modules,
         logit_bytes=logit_bytes,
+        repeats=recompute in ("matmuls", "full"),
     )
     both = [stages.terms(last) for last in (False, True)]
     first, last = (peak_memory(**{t.name: t.value for t in terms}) for terms in both)
@@ -877,6 +878,7 @@ class _Stages:
     offload: str
     modules: int
     logit_bytes: Num
+    repeats: bool  # products run again in the backward pass, with the weights of one unit
 
     @property
     def both_ends(self) -> bool:
@@ -955,6 +957,9 @@ class _Stages:
         flying = where(self.kept > 0, 1, self.units_in_flight) if self.sharding in GATHERED else 0
         unit = where(self.kept > 0, dense + experts, unit)  # all that the device has is one unit, gathered once
         gather = {"unit_parameters": unit, "compute_bytes": self.recipe.compute, "units_in_flight": flying}
+        if self.recipe.copy and self.sharding in GATHERED:
+            copied = unit if self.repeats else dense + experts
+            gather |= {"copied_parameters": copied, "copy_bytes": self.recipe.copy}
         return (
             *self._states(dense, experts),
             Term("gathered", gathered_units(**gather), "eq-fsdp-gathered", gather),

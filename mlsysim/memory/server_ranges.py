@@ -2,7 +2,7 @@
 
 The figures of a release were read off the starts of two models, which have no vote; for the others nothing was fitted. The pool
 is what remains of the server's share, so its range is that of everything else, in bytes. Data; written by
-``scripts/maintain/fit_intervals.py --starts``.
+``scripts/maintain/fit_all.py``.
 """
 
 from collections.abc import Mapping
@@ -70,4 +70,4 @@ def server_quantiles(part: str) -> ErrorQuantiles:
     """
     raw = shipped_toml(__package__, "server_ranges.toml")
     shared = raw["starts"]
-    return ErrorQuantiles(f"server {part}", KNOWN, ("server starts",), **shared, **raw["parts"][part])
+    return ErrorQuantiles(f"server {part}", KNOWN, **shared, **raw["parts"][part])

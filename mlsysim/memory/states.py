@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from mlsysim._numeric import Num
-from mlsysim.equations import COUNT, equation
+from mlsysim.equations import COUNT, NON_NEGATIVE, equation
 from mlsysim.errors import InputError, unknown_name
 
 
@@ -206,11 +206,22 @@ def hsdp(
     return parameters * (weight_bytes + gradient_bytes + optimizer_bytes) * replicas / devices
 
 
-@equation("eq-fsdp-gathered", formula="units_in_flight * unit_parameters * compute_bytes")
-def gathered_units(unit_parameters: Num, compute_bytes: Num, units_in_flight: Num = 2.0) -> Num:
-    """Whole weights that sharded training holds for a moment: the unit that computes and the one that is prefetched.
+@equation(
+    "eq-fsdp-gathered",
+    formula="units_in_flight * unit_parameters * compute_bytes + copied_parameters * copy_bytes",
+    domain={"copied_parameters": NON_NEGATIVE, "copy_bytes": NON_NEGATIVE},
+)
+def gathered_units(
+    unit_parameters: Num,
+    compute_bytes: Num,
+    units_in_flight: Num = 2.0,
+    copied_parameters: Num = 0.0,
+    copy_bytes: Num = 0.0,
+) -> Num:
+    """Whole weights that sharded training holds: the unit that computes, the one that is prefetched, and copies that wait.
 
-    Formula: M = units in flight x parameters of the largest unit x bytes of a weight to compute with.
+    Formula: M = units in flight x parameters of the largest unit x bytes of a weight to compute with + copied parameters x bytes
+    of a copy.
 
     Parameters
     ----------
@@ -220,6 +231,11 @@ def gathered_units(unit_parameters: Num, compute_bytes: Num, units_in_flight: Nu
         Bytes of a gathered weight (2 for BF16), whatever the shard is kept in.
     units_in_flight : float or array, 1
         Units gathered at a time; FSDP's rate limiter allows 2.
+    copied_parameters : float or array, 1
+        Those of which autocast made a copy in the format that computes, which the backward pass still needs: all of the device
+        without recomputation, else those of the unit that computes.
+    copy_bytes : float or array, byte
+        Bytes of such a copy (2); 0 where weights are gathered in the format that computes.
 
     Returns
     -------
@@ -227,12 +243,12 @@ def gathered_units(unit_parameters: Num, compute_bytes: Num, units_in_flight: Nu
 
     Assumptions: units in flight are as large as the largest one.
 
-    >>> gathered_units(1.05e9, 2) / 1e9
-    4.2
+    >>> gathered_units(1.05e9, 2) / 1e9, gathered_units(1.05e9, 4, 2, 8.03e9, 2) / 1e9
+    (4.2, 24.46)
 
     Source: zhao2023fsdp, sec. 3.2.1 and 3.4.2; peak of parameters, and two all-gathers in flight.
     """
-    return units_in_flight * unit_parameters * compute_bytes
+    return units_in_flight * unit_parameters * compute_bytes + copied_parameters * copy_bytes
 
 
 @equation("eq-checkpoint", formula="parameters * (weight_bytes + master_bytes + momentum_bytes + variance_bytes)")
@@ -283,6 +299,9 @@ class Recipe:
     source: str
     where: str
     read: str = ""  # "secondary": seen in a transcription
+    copy: float = (
+        0.0  # bytes of a copy of a gathered weight that is cast for the products and kept for the backward pass
+    )
 
     @property
     def optimizer(self) -> float:
@@ -312,6 +331,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             Recipe("megatron-bf16", 2, 4, 4, 0, 4, 4, 2, "megatron2024readme", "Distributed Optimizer, row bf16, fp32"),
             Recipe("ultrascale-bf16", 2, 4, 2, 4, 4, 4, 2, "tazi2025ultrascale", "memory for weights, last column"),
             Recipe("fsdp-mixed", 4, 0, 4, 0, 4, 4, 2, "zhao2023fsdp", "sec. 4.4", "secondary"),
+            Recipe("fsdp-autocast", 4, 0, 4, 0, 4, 4, 4, "fairscale2021autocast", "description", copy=2),
         )
     }
 )

@@ -8,7 +8,8 @@ who waits or is being prefilled does not decode.
 from dataclasses import dataclass, replace
 
 from mlsysim._numeric import Num, is_array, maximum, minimum, where
-from mlsysim.efficiencies import Constants
+from mlsysim.catalog import Device, Model
+from mlsysim.efficiencies import Constants, lineage
 from mlsysim.errors import InputError
 from mlsysim.inference import Efficiencies, Machine, Split, Work
 from mlsysim.inference.work import MixedCost, mixed_cost
@@ -16,18 +17,13 @@ from mlsysim.results import Result
 from mlsysim.serving.loops import disorder, loop_rate, queue_wait, run_wait, shared_itl
 
 REQUESTS_PER_USER = 10.0  # prompts of a benchmark per request in flight, as InferenceX runs it (num-prompts)
-DRAWN = 0.9  # mean length of a prompt or answer that is drawn between 0.8 and 1.0 times the nominal one
-SPREAD = 0.2 / 12.0**0.5 / DRAWN  # standard deviation of such a length, over its mean
+SPREAD = 0.2 / 12.0**0.5 / 0.9  # of lengths drawn between 0.8 and 1.0 times the nominal ones, as of :func:`drawn`
 ADAPTER = 50e9  # byte/s: one adapter of 400 Gbit/s a device, over which pools send their caches
-# Servers that run prompts from graphs captured in pieces (vLLM 0.11, docs/design/cuda_graphs); others launch their kernels.
-CAPTURED = ("vLLM",)
-# Servers whose requests wait for the way through their processes, as far as rows show it.
-RELAYED = ("SGLang",)
-# Servers whose host prepares and launches a step while the one before still runs, unless told otherwise (TensorRT-LLM's
-# documentation, overlap scheduler: at the price of one more step; SGLang's of version 0.4, which that page cites).
-AHEAD = ("SGLang", "TensorRT-LLM")
 # Tokens of prompts that a pass takes at most: the default of Mini-SGLang (docs, server options: --max-prefill-length); others are like it.
 PASS = 8192.0
+# Generations on which servers multiply few rows with block-scaled weights slowly: MI300X, SGLang 0.5.7 (its cookbook: 13 runs of
+# three models at 1.8 to 2.7 times what the kernels of the others take; Llama-4-Scout in 16 bits, same device and server, at once).
+SLOW_BLOCKS = ("CDNA 3",)
 _MORE = 3.0  # prompts that join another in a pass, where many wait
 _IDLE = 1e-9  # load of a loop in which nobody waits
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
@@ -81,7 +77,8 @@ class ServerOverheads(Result):
     it all; ``routing_cv2`` the squared variation of how popular experts are; ``hops`` the share of a hop's latency that is left
     inside a domain, where one kernel reduces, adds and normalises; ``prompts`` what a pass with prompts takes, over its
     kernels alone; ``sequence`` what a server does on its host for each sequence of a step, in seconds; ``copies`` is 1 where
-    copies of tokens on their way through experts are traffic.
+    copies of tokens on their way through experts are traffic; ``blocks`` is what kernels of a step of answers take, over what they
+    take alone, where their weights have a scale for every block and the device has no kernels for few such rows.
     """
 
     starts: Num = 1.0
@@ -92,9 +89,10 @@ class ServerOverheads(Result):
     sequence: Num = 0.0
     fused: Num = 0.0
     copies: Num = 0.0
+    blocks: Num = 1.0
 
 
-def server_constants(work: Work, fused: Num, constants: Constants) -> ServerOverheads:
+def server_constants(work: Work, fused: Num, constants: Constants, blocks: Num = 0.0) -> ServerOverheads:
     """The fitted constants of a server's steps.
 
     Parameters
@@ -105,6 +103,8 @@ def server_constants(work: Work, fused: Num, constants: Constants) -> ServerOver
         1 where the products of experts run in four bits, for which servers have one kernel that other formats lack.
     constants : Constants
         Of class ``serving_tpot``; none changes nothing.
+    blocks : float
+        1 where weights have block scales and the device is of a generation whose kernels for few such rows are slow (:data:`SLOW_BLOCKS`).
     """
     if not constants:
         return ServerOverheads()
@@ -117,34 +117,48 @@ def server_constants(work: Work, fused: Num, constants: Constants) -> ServerOver
         sequence=constants["host"]["sequence"],
         fused=fused,
         copies=1.0,
+        blocks=where(blocks > 0, constants["block scales"]["slow"], 1.0),
     )
 
 
-def ttft_constants(work: Work, server: str, constants: Constants, fused: Num = 0.0) -> tuple[Num, Num]:
-    """The fitted constants of TTFT: latency in seconds, and slowdown of the prompt pass.
+def ttft_constants(work: Work, constants: Constants, captured: Num = 0.0, fused: Num = 0.0) -> tuple[Num, Num, Num]:
+    """The fitted numbers of a first token: latency in seconds, launches of its prompt pass in seconds, and the pace of the pass.
 
-    The latency is that of kernels which the host launches one by one, where no graph holds a pass with prompts; they are
-    counted, and one constant is what each of them takes. SGLang has another one for the way of a request through its
-    processes, from the tokenizer to the scheduler and back to the detokenizer.
+    The latency is that of a request, from the client through tokenizer and scheduler and back. Launches are those of kernels that
+    the host starts one by one, where no graph holds a pass with prompts; they are counted, and one constant is what each takes.
 
     Parameters
     ----------
     work : Work
         What the model asks for.
-    server : str
-        As the table of servers names it; nothing for one that it does not have.
     constants : Constants
         Of class ``serving_ttft``; none changes nothing.
+    captured : float
+        1 where prompts run from captured graphs.
     fused : float
-        1 where one kernel stands for both grouped products of a layer and all around them, as in :class:`Served`.
+        1 where one kernel stands for both grouped products of a layer and all around them, as in :class:`ServerOverheads`.
     """
     if not constants:
-        return 0.0, 1.0
+        return 0.0, 0.0, 1.0
     kernels = work.kernels + 1.0 + where(fused > 0, work.grouped / 2.0, work.grouped)  # one of attention
-    launched = 0.0 if server in CAPTURED else constants["latency"]["kernel"]
-    sent = constants["latency"]["processes"] if server in RELAYED else 0.0
+    launched = where(captured > 0, 0.0, constants["latency"]["kernel"])
     experts = constants["pace"]["experts"] if not is_array(work.moe) and work.moe > 0 else 1.0
-    return sent + launched * work.layers * kernels, experts
+    return constants["latency"]["request"], launched * work.layers * kernels, experts
+
+
+def drawn(least: Num) -> tuple[Num, Num]:
+    """Mean of lengths over the greatest, and their standard deviation over the mean, where they are drawn evenly.
+
+    Parameters
+    ----------
+    least : float or array
+        The least length over the greatest, as in ``--random-range-ratio``; 1 where all are alike.
+
+    >>> drawn(1.0), drawn(0.5)[0]
+    ((1.0, 0.0), 0.75)
+    """
+    mean = (1.0 + least) / 2.0
+    return mean, (1.0 - least) / 12.0**0.5 / mean
 
 
 def batching_delay(
@@ -268,6 +282,29 @@ def lookahead_delay(ahead: Num, spread: Num, *, step: Num, prompt_time: Num, loa
     return ahead * (step + met * prompt_time) + (met - chance) * prompt_time / 2.0
 
 
+def in_blocks(model: Model, device: Device) -> bool:
+    """Whether a model's checkpoint has a scale for every block of weights, on a device whose kernels for few rows of them are slow.
+
+    >>> from mlsysim import catalog
+    >>> [in_blocks(catalog.model("DeepSeek-V3"), catalog.device(d)) for d in ("MI300X", "H100")]
+    [True, False]
+    """
+    return model.stored == "fp8-block" and any(name in lineage(device) for name in SLOW_BLOCKS)
+
+
+def answers(eff: Efficiencies, by: ServerOverheads) -> Efficiencies:
+    """The efficiencies of steps of answers, as of :func:`served`, where kernels for few rows with block scales are slow."""
+    return replace(
+        eff,
+        kernel_start=eff.kernel_start * by.blocks,
+        grouped_start=eff.grouped_start * by.blocks,
+        gemm=eff.gemm / by.blocks,
+        grouped=eff.grouped / by.blocks,
+        memory=eff.memory / by.blocks,
+        grouped_memory=eff.grouped_memory / by.blocks,
+    )
+
+
 def served(eff: Efficiencies, by: ServerOverheads) -> Efficiencies:
     """The efficiencies of a deployment as servers of today run it."""
     return replace(
@@ -323,6 +360,7 @@ def closed_loop(
     disaggregated: Num = 0.0,
     alone: Num = 0.0,
     latency: Num = 0.0,
+    launches: Num = 0.0,
     prefill_slowdown: Num = 1.0,
     transfer: Num = 0.0,
     drafted: Num = 0.0,
@@ -352,6 +390,9 @@ def closed_loop(
         1 where the server runs prompts in steps of their own, 0 where they share steps with answers.
     latency : float or array, s
         Of a request before its prompt starts and after its first token is made.
+    launches : float or array, s
+        In which the host starts the kernels of a pass with prompts; it runs ahead of the device, which waits only where it is
+        the faster of the two.
     prefill_slowdown : float or array
         What a prompt pass takes until its first token is out, as a multiple of what it keeps from answers.
     transfer : float or array, s
@@ -430,11 +471,8 @@ def closed_loop(
         queue = run_wait(later, busy, 1.0 / requests_per_user, joined)
         # half of the step under way, and the answers of the step that it shares; alone there are none
         met = lookahead_delay(async_steps, spread, step=step, prompt_time=prompt, load=load)
-        own_step = where(
-            disaggregated > 0,
-            step + prefill_slowdown * own,
-            others * (1.5 * step + prefill_slowdown * prompt + met) + (1.0 - others) * prefill_slowdown * own,
-        )
+        shared, apart = (maximum(prefill_slowdown * x, launches) for x in (prompt, own))
+        own_step = where(disaggregated > 0, step + apart, others * (1.5 * step + shared + met) + (1.0 - others) * apart)
         held, company = batching_delay(
             poll, gather, gather_tokens, step=step, rate=cached / (answer + prompt), decoding=decoding,
             input_len=input_len, joint=PASS / input_len,

@@ -92,7 +92,7 @@ def context_parallel(
     waits: list[Num] = []
     hidden: list[Num] = []
     # Backward the blocks go round again, and their gradients with them.
-    for way, tensors, work in (("forward", 1.0, 1.0), ("backward", 2.0, FLASH_BACKWARD)):
+    for way, tensors, work in (("forward", 1.0, 1.0), ("backward", 2.0, FLASH_BACKWARD / e.attention_backward)):
         hop = call(
             f"CP hop, {way}",
             collectives.transfer_time,

@@ -19,7 +19,7 @@ class Efficiencies:
     source: str = "every resource at its printed rate"
     gemm: Num = 1.0  # of the peak of the precision that the linear layers run in
     head: Num = 1.0  # of the 16-bit peak: the LM head stays 16-bit when the layers run in FP8
-    attention: Num = 1.0  # of the 16-bit peak
+    attention: Num = 1.0  # of the 16-bit peak, forward
     memory: Num = 1.0  # of the memory bandwidth
     link: Num = 1.0  # of the link bandwidth, one way
     elementwise: Num = 0.0  # passes over a hidden-sized tensor per layer forward that no product does: norms, residuals
@@ -33,7 +33,12 @@ class Efficiencies:
     ring_network_step: Num = 0.0  # s of such a step over the network
     variation: Num = 0.0  # standard deviation over mean of a device's time: a step waits for the slowest
     optimizer_bytes: Num = 30.0  # per local parameter: read gradient, master and moments, write them and the weight
+    attention_backward: Num = 1.0  # of what attention reaches forward, its backward kernels
     attention_sharded: Num = 0.0  # of the 16-bit peak where weights are sharded: general kernels; 0: the same as others
+    exponential: Num = 0.0  # 16-bit FLOP at the peak in the time of one exponential of the softmax; 0: they hide
+    array: Num = (
+        1.0  # numbers that a side of the matrix unit takes at a time: a narrower head leaves the rest of it idle
+    )
     written: Num = 0.0  # share of what products write that no arithmetic hides
     cast_bytes: Num = 0.0  # read and written to bring one number to the format of the products; 0 in 16 bits
     loss_passes: Num = 0.0  # over 16-bit logits, of the loss and its gradient

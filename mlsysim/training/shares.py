@@ -23,9 +23,9 @@ from mlsysim.efficiencies import (
     describe_class,
     fitted_to,
     generation_of,
+    kernel_shares,
     lineage,
     measured_share,
-    pooled,
     shipped,
     traced_constants,
 )
@@ -43,10 +43,6 @@ CONTENTION = 1.0  # as long as the bytes of a hidden gathering take on the fast 
 # Causal attention with two pieces a rank: half of the blocks that come round the ring meet all queries, the others the later
 # half. Each gives a part of the result, which nvidia2026tecp adds to the sum of those before.
 JOINED = 0.75
-# Attention waits for exponentials as well as for products. In the clock in which 16 exponentials come out of a multiprocessor of
-# Blackwell (together2026fa4) its tensor cores do 8,192 FLOP; with heads of 128 a score takes 3.5 x 512 FLOP forward and
-# backward, and two exponentials. Blackwell Ultra, the same silicon otherwise, has twice the rate of them (nvidia2026softmax).
-SOFTMAX_GAIN = {"Blackwell Ultra": (3.5 * 512 + 2 * 8192 / 16) / (3.5 * 512 + 2 * 8192 / 32)}
 TILE = 128.0  # rows of a tile of grouped products: nvidia2023matmul, sec. 3.1
 # Of the multiprocessors, those that all-to-all kernels hold while products run beside them: 20 of the 132 of an H800
 # (deepseek2024v3report, sec. 3.2.2).
@@ -67,10 +63,16 @@ PEAK_FORMAT = {"mxfp8": "fp8", "mxfp6": "fp6", "mxfp4": "fp4", "nvfp4": "fp4"} |
     name: scaling.peak for name, scaling in SCALINGS.items()
 }
 _16_BIT = 2.0
-FUSED = "fused kernels"  # whose constants those of a maker's own library of attention are
-# Devices that every framework has such kernels for; others of _OWN_LIBRARY only where its library runs the whole step.
-_FUSED_EVERYWHERE = ("Ampere", "Google tpu")
-_OWN_LIBRARY = "NVIDIA gpu"
+TPU = "Google tpu"  # whose products no table of kernels has: their share is fitted to steps
+# Forward kernels of attention that were written for the generation before, as frameworks that shard weights bring them:
+# FlashAttention-2's share of an H100 (shah2024flashattention3, abstract).
+OLDER_ATTENTION = {"Hopper": 0.35}
+# Backward kernels of attention beside forward ones: FlashAttention-2 on an A100 (dao2023flashattention2, sec. 1).
+ATTENTION_BACKWARD = 0.63 / 0.73
+# Sides of the matrix units of TPUs that are wider than a head of 128 (google2026tpuv6e: 256 x 256 multipliers).
+ARRAY = {"Trillium": 256.0, "Ironwood": 256.0}
+# Kernels of a layer: 12 forward, as inference.shares counts them, and twice as many backward.
+KERNELS = 3.0 * 12.0
 
 
 def cast_bytes(precision: str) -> float:
@@ -106,8 +108,9 @@ def from_constants(
     constants: Constants,
     asked: str = "",
     most: tuple[float, float] = (math.inf, math.inf),
+    traced: bool = False,
 ) -> Efficiencies:
-    """The constants of a device: its generation's, else its closest relatives'; without any, sourced figures.
+    """What kernels of a device reach alone, and what a step keeps of it; without constants the datasheet's figures.
 
     Parameters
     ----------
@@ -124,7 +127,9 @@ def from_constants(
     asked : str
         What else its source should say.
     most : tuple of float
-        As of :func:`most_of`: no step multiplies faster than its maker at best.
+        As of :func:`most_of`: what the maker of the very device reached with products stands before its relatives' figures.
+    traced : bool
+        Whether every figure knows its source, for an explanation.
     """
     sourced = {
         "memory": measured_share("memory", generation),
@@ -136,8 +141,7 @@ def from_constants(
         "joined": JOINED,
         **cp_times(),
     }
-    found = pooled(constants, line)
-    if found is None or "gemm" not in found.values:
+    if not constants:
         share = measured_share("gemm", generation) * clock
         return Efficiencies(
             name=DATASHEET,
@@ -149,22 +153,41 @@ def from_constants(
             dp_overlap=1.0,
             **sourced,
         )
-    gemm, faster = found.values["gemm"] * clock, clock * softmax_gain(line)
-    general = found.values["attention"]
-    own = constants.get(FUSED, {}).get("attention", general)
-    whole, sharded = (own if written else general for written in fused_attention(line))
-    kin = "" if rows_ran_on(constants, line) else f"; {kin_of(constants, line)}"
+    kernels, software = kernel_shares(line, traced).values, dict(constants["software"])
+    kept, own = software.pop("in_step"), constants.get(TPU, {}).get("gemm") if TPU in line else None
+    products = [kernels[name] for name in (product_kernel(precision), "products_16")]
+    gemm, head = ((best if best < math.inf else p * clock) * kept for p, best in zip(products, most, strict=True))
+    if own is not None:
+        gemm = head = own * clock
+        kept = 1.0
+    whole, sharded = (share * clock * kept for share in attention_shares(line, kernels["attention"]))
+    kin = "" if rows_ran_on(constants, line) else f"; {kin_of(line)}"
     return Efficiencies(
         name=CALIBRATED,
-        source=f"{fitted_to('training_step')}; memory as STREAM was measured, links as libraries plan with them, counted traffic, "
-        "NCCL's steps" + kin + asked,
-        gemm=min(gemm, most[0]),
-        head=min(gemm, most[1]),
-        attention=whole * faster,
-        attention_sharded=sharded * faster,
-        **{**counted_software(line), **constants["software"]},
+        source=f"kernels as measured alone, and what a step keeps of them: {fitted_to('training_step')}; memory as STREAM was "
+        "measured, links as libraries plan with them, counted traffic, NCCL's steps" + kin + asked,
+        gemm=gemm,
+        head=head,
+        attention=whole,
+        attention_sharded=sharded,
+        attention_backward=ATTENTION_BACKWARD,
+        exponential=kernels.get("exponential", 0.0) / (clock * kept),
+        array=ARRAY.get(line[0], 1.0),
+        layer_overhead=KERNELS * kernels["start"],
+        **counted_software(line),
+        **software,
         **sourced,
     )
+
+
+def product_kernel(precision: str) -> str:
+    """Which products of ``kernels.toml`` those of a precision are.
+
+    >>> product_kernel("nvfp4"), product_kernel("mxfp8"), product_kernel("bf16")
+    ('products_4', 'products_8', 'products_16')
+    """
+    width = NARROW_BYTES.get(PEAK_FORMAT.get(precision, precision), _16_BIT)
+    return "products_16" if width >= _16_BIT else "products_8" if width > 0.5 else "products_4"
 
 
 def most_of(device: Device | None, precision: str) -> tuple[float, float]:
@@ -174,15 +197,6 @@ def most_of(device: Device | None, precision: str) -> tuple[float, float]:
     [0.581, 0.645]
     """
     return best_share(device, PEAK_FORMAT.get(precision, precision)), best_share(device, "bf16")
-
-
-def softmax_gain(line: Sequence[str]) -> float:
-    """How much faster attention is for units that make exponentials faster, beside a generation of the same silicon.
-
-    >>> round(softmax_gain(("Blackwell Ultra", "NVIDIA gpu", "gpu", "any")), 2), softmax_gain(("Hopper", "any"))
-    (1.22, 1.0)
-    """
-    return SOFTMAX_GAIN.get(line[0], 1.0)
 
 
 def counted_software(line: Sequence[str]) -> dict[str, float]:
@@ -204,17 +218,27 @@ def counted_software(line: Sequence[str]) -> dict[str, float]:
     }
 
 
-def fused_attention(line: Sequence[str]) -> tuple[bool, bool]:
-    """Whether attention runs in kernels written for the device: where every device has whole weights, and where they are sharded.
+def attention_shares(line: Sequence[str], own: float) -> tuple[float, float]:
+    """Shares of the peak of forward attention: where every device has whole weights, and where they are sharded.
 
-    Frameworks that shard weights bring kernels of their own, which were written for Ampere; Megatron calls those of NVIDIA's
-    library. XLA brings one for TPUs.
+    Parameters
+    ----------
+    line : sequence of str
+        As of ``efficiencies.lineage``.
+    own : float
+        Of kernels written for the generation.
 
-    >>> fused_attention(("Hopper", "NVIDIA gpu", "gpu", "any")), fused_attention(("CDNA 3", "AMD gpu", "gpu", "any"))
-    ((True, False), (False, False))
+    Frameworks that shard weights bring kernels of their own, which on Hopper were written for Ampere. Others call the maker's
+    library, whose kernels for Hopper came two years after the device; which release a run had is rarely said, and the
+    geometric mean of both stands for it.
+
+    >>> attention_shares(("Ampere", "NVIDIA gpu", "gpu", "any"), 0.7)
+    (0.7, 0.7)
+    >>> [round(share, 2) for share in attention_shares(("Hopper", "NVIDIA gpu", "gpu", "any"), 0.7)]
+    [0.49, 0.35]
     """
-    everywhere = any(name in line for name in _FUSED_EVERYWHERE)
-    return everywhere or _OWN_LIBRARY in line, everywhere
+    older = OLDER_ATTENTION.get(line[0], own)
+    return math.sqrt(own * older), older
 
 
 def rows_ran_on(constants: Constants, line: Sequence[str]) -> bool:
@@ -222,15 +246,15 @@ def rows_ran_on(constants: Constants, line: Sequence[str]) -> bool:
     return f"seen: {line[0]}" in constants
 
 
-def kin_of(constants: Constants, line: Sequence[str]) -> str:
-    """The source of the share of the peak for a device without rows in the fit, in words.
+def kin_of(line: Sequence[str]) -> str:
+    """Whose products a device without rows in the fit takes, in words.
 
-    >>> kin_of({"any": {"gemm": 0.6}, "AMD gpu": {"gemm": 0.5}}, ("CDNA 5", "AMD gpu", "gpu", "any"))
-    'no row ran on CDNA 5: constants of AMD GPUs'
+    >>> kin_of(("CDNA 5", "AMD gpu", "gpu", "any"))
+    'no row ran on CDNA 5: kernels of all devices'
     """
-    whose = next(name for name in line if "gemm" in constants.get(name, {}))
     what = line[0] if len(line) > 1 else "a device that is known by this name"
-    return f"no row ran on {what}: constants of {describe_class(whose)}"
+    whose = next(name for i, name in enumerate(line) if "products_16" in kernel_shares(line[: i + 1]).values)
+    return f"no row ran on {what}: kernels of {describe_class(whose)}"
 
 
 def efficiencies_of(
@@ -273,7 +297,7 @@ def _of(key: Same, precision: str, word: str, traced: bool = False) -> Efficienc
         )
         best = "what its maker reached at best with products"
         most = (given(most[0], "best share", "1", best), given(most[1], "best share in 16 bits", "1", best))
-    return from_constants(lineage(d), generation_of(d), precision, clock, constants, most=most)
+    return from_constants(lineage(d), generation_of(d), precision, clock, constants, most=most, traced=traced)
 
 
 # Where figures come from that no row fitted.
@@ -287,6 +311,9 @@ _ORIGINS = {
     "tile": "nvidia2023matmul, sec. 3.1",
     "messengers": "deepseek2024v3report, sec. 3.2.2: 20 of 132 multiprocessors",
     "joined": "counted: nvidia2026tecp",
+    "attention_backward": "FlashAttention-2's backward beside its forward: dao2023flashattention2, sec. 1",
+    "exponential": "units for exponentials beside matrix units: together2026fa4, nvidia2026softmax",
+    "array": "sides of the matrix unit: google2026tpuv6e",
     "written": "counted: what products write",
     "contention": "the bound: bytes of a hidden gathering stop arithmetic",
     "optimizer_bytes": "counted: read gradient, master and moments, write them and the weight",

@@ -192,8 +192,8 @@ class TrainingStep(Result):
         if not has_range(self.efficiencies.name):
             return "none: errors of past predictions were counted with calibrated efficiencies only"
         if is_array(self.time):
-            low, high = self.interval().ends
-            return f"from {format_value(low.min(), 's')} to {format_value(high.max(), 's')} over the array"
+            found = self.interval()
+            return f"from {format_value(found.low.min(), 's')} to {format_value(found.high.max(), 's')} over the array{found.caveat}"
         return self.interval().words("s")
 
     def chart(self) -> "Drawing | None":

@@ -173,19 +173,27 @@ def _attention(
         layers=1.0,
         context=p.attended,
         heads=w.heads,
-        qk_dim=w.qk_dim,
-        v_dim=w.v_dim,
+        **{
+            name: call(f"{name} in the matrix unit", kernels.tile_padding, size=size, tile=e.array)
+            for name, size in (("qk_dim", w.qk_dim), ("v_dim", w.v_dim))
+        },
     )
     attend = call(
         "attention",
         roofline.compute_time,
         flops=core * tokens / p.tp,
         peak_flops=m.half_peak_flops,
-        efficiency=where(sharded & (e.attention_sharded > 0), e.attention_sharded, e.attention),
+        efficiency=call(
+            "attention's share",
+            kernels.softmax_share,
+            share=where(sharded & (e.attention_sharded > 0), e.attention_sharded, e.attention),
+            pair_flops=where(w.heads > 0, 2.0 * (w.qk_dim + w.v_dim), 1.0),
+            exponential_flops=e.exponential,
+        ),
     )
     if p.cp_contiguous:
         attend = attend * call("causal imbalance", parallelism.causal_imbalance, pieces=p.cp)
-    attention = attend * (1.0 + FLASH_BACKWARD + again)
+    attention = attend * (1.0 + FLASH_BACKWARD / e.attention_backward + again)
     if not (call.lacks(p.cp - 1) or call.lacks(e.joined) or p.cp_swap):
         # Each block of keys that came round the ring gives a part of the result, and backward of the gradients, that is added
         # to what is there: it is read, and the sum is read and written.

@@ -8,8 +8,7 @@ import numpy as np
 
 from chapter_numbers import share as _share
 from mlsysim import catalog, evidence, intervals, sensitivity, training, units
-from mlsysim.evidence import reality
-from mlsysim.evidence.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held
+from mlsysim.evidence.scoring.conformal import MIN_GROUPS, GroupedErrors
 from mlsysim.evidence.studies.searched import Searched, search_published
 from mlsysim.explore import plan, solve_for
 from mlsysim.parallelism import Plan
@@ -129,50 +128,36 @@ def _leaving() -> float:
 
 
 def _ranks(groups: int) -> dict[str, str]:
-    """What the rule holds of a new source when every source has one row, and what leaving one out then prints for any data."""
-    one_row = GroupedErrors(tuple((float(i),) for i in range(1, groups + 1)))
-    _, high = one_row.quantiles()
-    halved = (0.1 * (groups + 1) - 0.5) // 1 + 1  # the error at which half a vote and the votes below it pass a tenth
+    """What the rule holds of a new source when every source has one row."""
+    _, high = GroupedErrors(tuple((float(i),) for i in range(1, groups + 1))).quantiles()
     return {
         "exact": _share(high / (groups + 1), 0),
         "votes": str(groups + 1),
         "rank": f"{high:.0f}",
         "beyond": f"{groups + 1 - high:.0f}",
         "largest": f"{groups - high:.0f}",
-        "halved": _share((groups + 1 - 2 * halved) / (groups + 1), 0),
-        "identity": _share(one_row.coverage(), 0),
     }
 
 
-def _alone(name: str) -> dict[str, str]:
-    """What left-out domains alone would end at and hold of a class, and how sure the share of its sources is."""
-    checked = intervals.checks(name)
-    return {
-        "high": f"{float(intervals.interval_end(1.0, -checked['domains_alone'])):.2f}",
-        "domains": str(checked["judged_domains"]),
-        "held": _share(checked["coverage_domains_alone"], 0),
-        "ruled": _share(checked["coverage_domains"], 0),
-        "sources": str(checked["judged_sources"]),
-        "error": f"{100 * checked['error_sources']:.0f} points",
-    }
+_PLACE = {"generation": "Hopper", "kind": "dense", "precision": "16-bit", "phase": "pretrain"}
 
 
-def _later() -> dict[str, dict[str, str]]:
-    """What ranges from before a month held of what came after."""
-    checks = {name: intervals.checks(name) for name in ("training_step", "inference", "gemm", "attention")}
-    if checks["attention"]["sources_later"] != 1 or checks["attention"]["later"] != checks["gemm"]["later"]:
-        raise AssertionError("chapter 13 says that one source of attention came later, and none before")
-    told = {
-        "training_step": ("sources", "month"),
-        "inference": ("sources",),
-        "gemm": ("sources", "month"),
-        "attention": (),
-    }
-    return {
-        name: {"held": _share(found["coverage_later"], 0)}
-        | {key: str(found[{"sources": "sources_later", "month": "later"}[key]]) for key in told[name]}
-        for name, found in checks.items()
-    }
+def _ends(q: intervals.ErrorQuantiles) -> dict[str, str]:
+    low, high = q.factors
+    return {"low": f"{low:.2f}", "high": f"{high:.2f}"}
+
+
+def _held() -> dict[str, Any]:
+    """What the shipped ranges hold of left-out sources and domains, over the classes of which we know something, and of a new set."""
+    checks = {name: intervals.checks(name) for name in intervals.class_names()}
+    told = {name: found for name, found in checks.items() if found["unknown"] < 0.5}
+    ends: dict[str, Any] = {}
+    for what in ("sources", "domains"):
+        shares = [found[f"coverage_{what}"] for found in told.values()]
+        ends[what] = {"least": _share(min(shares), 0), "most": _share(max(shares), 0)}
+    came = {name: intervals.came(name)["third"]["held"] for name in told}
+    ends["came"] = {name: _share(came[name], 0) for name in ("training_step", "inference", "collective")}
+    return ends
 
 
 def _worlds(sources: int, worlds: int = 4000) -> dict[str, str]:
@@ -186,18 +171,6 @@ def _worlds(sources: int, worlds: int = 4000) -> dict[str, str]:
         low, high = GroupedErrors(tuple((float(e),) for e in each)).quantiles()
         held += low <= middle - coming <= high
     return {"held": _share(held / worlds, 0)}
-
-
-def _unseen(name: str) -> dict[str, str]:
-    """Of the rows outside the fit, those within their range."""
-    groups = reality.check_class(name).unseen()
-    held, rows = (sum(side) for side in zip(*groups.values(), strict=True))
-    return {
-        "held": str(held),
-        "rows": str(rows),
-        "share": _share(held / rows, 0),
-        "by_source": _share(sum(h / n for h, n in groups.values()) / len(groups), 0),
-    }
 
 
 def _free_network() -> dict[str, str]:
@@ -254,12 +227,9 @@ def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 13."""
     h100 = training.efficiencies_of("H100", efficiencies="datasheet")
     calibrated = training.efficiencies_of("H100")
-    q = intervals.error_quantiles()["training_step"]
-    pool = intervals.error_quantiles()["gemm"]
-    serving = intervals.error_quantiles()["inference"]
-    far = {name: intervals.error_quantiles("new")[name] for name in ("training_step", "inference")}
-    checked = intervals.checks("training_step")
-    low, high = q.factors
+    classes = intervals.error_quantiles()
+    q, here = classes["training_step"], intervals.interval("training_step", 1.0, _PLACE).quantiles
+    shared = intervals.width()
     seventy = plan("Llama-3.1-70B", catalog.cluster("DGX-H100", 8), global_batch=256, seq=8192, efficiencies=h100)
     by_hand = Plan(tp=8, dp=8, recompute="full")
     hand = seventy.find(by_hand)
@@ -275,40 +245,27 @@ def numbers() -> dict[str, Any]:
     datasheet = search_published("llama3-405b-16k", h100)
     first, second, doubt = 0.75, 0.15, 0.1
     peers = {key: _among_peers(one) for key, one in found.items()}
-    peers["llama"] |= _among_all(llama, high)
+    peers["llama"] |= _among_all(llama, bound.interval().quantiles.factors[1])
     for key in ("mtnlg", "mtnlg420"):
         peers[key] |= _off(found[key])
     return {
         "range": {
-            "low": f"{low:.2f}",
-            "high": f"{high:.2f}",
+            **_ends(q),
+            "here": {**_ends(here), "sources": str(here.near)},
+            "inference": _ends(classes["inference"]),
             "sources": str(q.groups),
             "rows": str(q.rows),
             "held": _share(q.coverage, 0),
             "nominal": _share(q.nominal, 0),
-            "pool_low": f"{pool.factors[0]:.2f}",
-            "pool_high": f"{pool.factors[1]:.2f}",
-            "pool_sources": str(pool.groups),
-            "pool_held": _share(pool.coverage, 0),
-            "inference_low": f"{serving.factors[0]:.2f}",
-            "inference_high": f"{serving.factors[1]:.2f}",
-            "inference_held": _share(serving.coverage, 0),
+            "attention": str(classes["attention"].groups),
+            "spreads": f"{shared['spreads']:.2f}",
+            "all_sources": str(shared["sources"]),
+            "strength": f"{intervals.STRENGTH:g}",
+            "largest_width": f"{intervals.LARGEST:g}",
+            "unknown": _share(intervals.checks("serving_ttft")["unknown"], 0),
             "needed": str(MIN_GROUPS),
-            "most": _share(most_held(pool.groups - 1), 0),
-            "pool_others": str(pool.groups - 1),
-            "alone": _alone("gemm"),
-            "new": {
-                name: {
-                    "low": f"{n.factors[0]:.2f}",
-                    "high": f"{n.factors[1]:.2f}",
-                }
-                for name, n in far.items()
-            },
-            "sources_held": _share(checked["coverage_sources"], 0),
-            "domains_held": _share(checked["coverage_domains"], 0),
-            "later": _later(),
+            "left": _held(),
             **_ranks(q.groups),
-            "unseen": {name: _unseen(name) for name in ("training_step", "inference")},
             "llama_low": f"{bound.interval().low:.2f}",
             "llama_high": f"{bound.interval().high:.2f} s",
         },

@@ -75,7 +75,7 @@ def _first() -> dict[str, str]:
     first, *others = run.values("ttft")
     (found,) = ladder.score(TIER_0, [run]).runs
     return {
-        "prefill": ms(run.requests[0].prefill_s),
+        "prefill": ms(run.requests[0].prefill_s or 0.0),
         "ttft": ms(first),
         "shift": ms(serving_steps.outlier_shift(first, mean(others), len(others) + 1)),
         "mean": ms(run.mean("ttft")),

@@ -4,9 +4,11 @@ from typing import Any
 
 from mlsysim import catalog, evidence, inference, kernel_times, kernels, roofline, units
 from mlsysim.catalog import Device
+from mlsysim.efficiencies import kernel_shares, lineage
 from mlsysim.evidence import scoring
-from mlsysim.evidence.predictors import attention, shipped_constants, silicon
+from mlsysim.evidence.predictors import attention, gemm, shipped_constants, silicon
 from mlsysim.evidence.predictors.base import Row
+from mlsysim.evidence.rows import cases
 from mlsysim.evidence.scoring.tried import read_log
 from mlsysim.evidence.studies import shipped
 from mlsysim.serving_steps.rates import shipped_rates
@@ -69,6 +71,44 @@ def _rows() -> dict[str, str]:
         result |= {name: units.format(call.time, "s", digits=3)}
         result |= {f"{name}_measured": units.format(measured.value, "s", digits=3)}
     return result
+
+
+def _parts() -> dict[str, str]:
+    """A product of few tiles with a long shared dimension: as measured, by the law, and by the law if nothing were cut."""
+    measured = evidence.measurement("infersim-h800-product-parts")
+    row = dict(measured.inputs) | {"device": measured.device, "precision": measured.precision, "out_precision": "bf16"}
+    call, _ = gemm.predicted_call(row, shipped_constants("gemm"))
+    tiles = -(-row["m"] // kernel_times.TILE) * (-(-row["n"] // kernel_times.TILE))
+    idle = tiles / silicon.multiprocessors(Row({"device": measured.device}))
+    whole = kernels.rounded_roof(call.compute_time * call.busy / idle, call.memory_time, call.chain_time)
+    return {
+        "tiles": f"{tiles:.0f}",
+        "parts": f"{call.busy / idle:.0f}",
+        "whole": units.format(whole + call.startup_time, "s", digits=2),
+        "cut": units.format(call.time, "s", digits=2),
+        "measured": units.format(measured.value, "s", digits=2),
+    }
+
+
+def _softmax() -> dict[str, str]:
+    """Shares of the peak with exponentials, and errors on a B200 with heads of 64, with and without them."""
+    share = shipped_constants("attention")["any"]["compute_efficiency"]
+    found = {"units": "16", "flops": "8,192", "share": f"{share:.2f}"}
+    for name in ("H100", "B200-SXM-180GB", "GB300"):
+        clock = kernel_shares(lineage(name)).values["exponential"]
+        for word, pair in (("128", 512), ("64", 256), ("8", 256)):
+            found[f"{name.split('-')[0].lower()}_{word}"] = f"{kernels.softmax_share(share, pair, clock):.2f}"
+    calls = cases("attention", source="FA4_B200").cases
+    for word, hidden in (("with", {}), ("without", {"exponential_flops": 0.0})):
+        errors = []
+        for case in calls:
+            work = attention._work(Row(case.inputs))
+            share = work.share(attention.published())
+            time = kernel_times.attention_time(**{**work.given, **hidden}, compute_efficiency=share).time
+            errors.append(abs(time / case.measured - 1))
+        found[word] = units.percent(sum(errors) / len(errors), signed=False)
+    found["calls"] = str(len(calls))
+    return found
 
 
 def numbers() -> dict[str, Any]:
@@ -149,15 +189,11 @@ def numbers() -> dict[str, Any]:
             "gemm_before": in_short(products[0].left_out_source),
             "gemm_constants": str(kept_products.constants),
             "attention_left": in_short(kept_calls.left_out_source),
-            "attention_in": in_short(kept_calls.error),
             "attention_before": in_short(calls[0].left_out_source),
-            "attention_fit_before": in_short(calls[0].error),
             "attention_constants": str(kept_calls.constants),
-            "start": units.format(shipped_constants("attention")["any"]["startup_s"], "s"),
+            "start": units.format(latent.startup_time, "s", digits=2),
             "latent": units.format(latent.time, "s", digits=3),
-            "latent_above": units.format(
-                latent.time - shipped_constants("attention")["any"]["startup_s"], "s", digits=2
-            ),
+            "latent_above": units.format(latent.time - latent.startup_time, "s", digits=2),
             "latent_compute": units.format(latent.compute_time, "s", digits=2),
             "latent_work": units.format(latent_work, "FLOP", 3),
             "latent_share": units.percent(
@@ -168,6 +204,12 @@ def numbers() -> dict[str, Any]:
         },
         "cut": _cut(),
         "rows": _rows(),
+        "parts": _parts(),
+        "softmax": _softmax(),
+        "floor": {
+            "host": units.format(evidence.measurement("inferencesim-h100-decode-floor").value, "s", digits=2),
+            "graph": units.format(evidence.measurement("cudnn-gb200-decode-2048").value, "s", digits=2),
+        },
         "h100": {
             "peak_bf16": units.format(h100.peak_flops["bf16"], "FLOP/s", prefix="T"),
             "printed_bf16": h100.fields["peak_flops.bf16"].printed,

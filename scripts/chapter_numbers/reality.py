@@ -7,15 +7,14 @@ from book_reality import all_checks
 from mlsysim import catalog, evidence, intervals, parallelism, units
 from mlsysim.efficiencies import pooled_share
 from mlsysim.evidence import reality
-from mlsysim.evidence.cases import TABLED
+from mlsysim.evidence.cases import CLASSES, TABLED
 from mlsysim.evidence.predictors.training_structures import SHIPPED
 from mlsysim.evidence.reality import ClassCheck, simple
 from mlsysim.evidence.scoring.nested import shipped_nested
-from mlsysim.evidence.scoring.scores import never_seen, shipped_scores
+from mlsysim.evidence.scoring.scores import never_seen, refuted, shipped_scores
 from mlsysim.evidence.scoring.tried import logged, read_log
 from mlsysim.evidence.studies import peers
 
-TIMED = ("gemm", "attention", "collective", "training_step", "inference")
 FRESH = {"async": "TTASYNC", "h200": "TTH200", "first": "MB2509", "latest": "MB2608"}
 
 
@@ -123,16 +122,30 @@ _SAID: dict[str, tuple[str, ...]] = {
         "in_fit",
         "first",
         "half",
+        "second",
+        "third",
         "held",
+        "held_third",
         "domain",
         *_WORST,
         "worst_source",
         "worst_source_error",
     ),
-    "inference": ("first", "half", "held", *_WORST, "worst_source", "worst_source_error"),
-    "gemm": ("first", *_WORST),
-    "attention": ("first", "printed", *_WORST),
-    "collective": ("first", "worst_domain_error"),
+    "inference": (
+        "first",
+        "half",
+        "second",
+        "third",
+        "held",
+        "held_third",
+        *_WORST,
+        "worst_source",
+        "worst_source_error",
+    ),
+    "gemm": ("first", "half", "second", *_WORST),
+    "attention": ("first", "printed", "half", "second", *_WORST),
+    "collective": ("first", "third", "held_third", "worst_domain_error"),
+    "serving_ttft": ("third", "rule"),
 }
 
 
@@ -146,7 +159,11 @@ def _grounds(name: str) -> dict[str, str]:
     return {
         "first": share(blind.first),
         "half": share(blind.half),
+        "second": share(blind.second),
+        "third": share(blind.third),
+        "rule": share(blind.rule),
         "held": share(blind.held),
+        "held_third": share(blind.held_third),
         "domain": share(sheet.ladder.new_ground),
         "rows": str(sheet.fit.n),
         "in_fit": share(sheet.fit.mape),
@@ -179,10 +196,23 @@ def _steps() -> dict[str, dict[str, str]]:
 
 
 def _worse() -> dict[str, str]:
-    """Groups of more than five rows in which one constant per generation errs less than we do."""
-    many = {n: sum(plain.n > 5 for plain, _ in shipped_scores(n).groups.values()) for n in TIMED}
-    worse = {n: len(shipped_scores(n).worse) for n in TIMED}
+    """Groups of more than five rows in which the simplest rule errs less than we do."""
+    many = {n: sum(plain.n > 5 for plain, _ in shipped_scores(n).groups.values()) for n in CLASSES}
+    worse = {n: len(shipped_scores(n).worse) for n in CLASSES}
     return {"groups": str(sum(many.values())), "worse": str(sum(worse.values()))}
+
+
+def _refuted() -> dict[str, dict[str, str]]:
+    """Models of ours that the third set refuted."""
+    first, power = refuted()["first_token"], refuted()["power"]
+    return {
+        "first_token": {
+            "processes": units.format(first["processes"], "s"),
+            "alone": share(first["alone"], True),
+            "without": share(first["without"], True),
+        },
+        "power": {name: share(error) for name, error in power.items()},
+    }
 
 
 def _pooling() -> dict[str, str]:
@@ -275,7 +305,8 @@ def numbers() -> dict[str, Any]:
         "collective": {"honest": share(reality.honest("collective").mape)},
         "grounds": {name: {k: v for k, v in _grounds(name).items() if k in said} for name, said in _SAID.items()}
         | _strangers(),
-        "generations": _worse(),
+        "rules": _worse(),
+        "refuted": _refuted(),
         "pooling": _pooling(),
         "toy": _toy(),
         "tried": _tried(),

@@ -8,6 +8,7 @@ from mlsysim import evidence, experts, explore, inference, serving, units
 from mlsysim.efficiencies import shipped
 from mlsysim.evidence.hypotheses import expert_claims
 from mlsysim.evidence.measured import fronts, service
+from mlsysim.evidence.predictors import PREDICTORS
 from mlsysim.evidence.scoring.scores import shipped_scores
 from mlsysim.evidence.studies.played_loops import answer_time_at, played_loops
 from mlsysim.serving.closed import shared_step_delay
@@ -72,6 +73,21 @@ def _alike() -> dict[str, str]:
     return {name: units.format(float(value), "s") for name, value in names.items()}
 
 
+def _first() -> dict[str, str]:
+    """First tokens of one run, as a mean and as a median, and of one user, beside the closed loop."""
+    found: dict[str, str] = {}
+    for name, statistic in (("one", "median"), ("median", "median"), ("mean", "mean")):
+        run = evidence.measurements("service")[f"r1-first-{name}"]
+        row = {k: float(v) for k, v in run.inputs.items() if k != "devices"} | {
+            "model": "DeepSeek-R1", "device": run.device, "backend": "SGLang", "mode": "agg", "precision": run.precision,
+            "gemm_quant": "fp8_block", "moe_quant": "fp8_block", "tp": float(run.inputs["devices"]), "statistic": statistic,
+            "requests_per_user": 5.0,
+        }  # fmt: skip
+        ours = PREDICTORS["serving_ttft"].predict(row, shipped("serving_ttft")).predicted
+        found |= {name: units.format(run.value, "s", 2), f"{name}_ours": units.format(float(ours or 0.0), "s", 2)}
+    return found
+
+
 def _queue() -> dict[str, str]:
     """Prompts that wait in a pool of their own, played and in closed form, and prompts between answers."""
     loops = played_loops()
@@ -119,7 +135,6 @@ def numbers() -> dict[str, Any]:
     below = _below(r1["B200"], "r1-b200")
     near = _below(explore.frontier("DeepSeek-R1", "B200", max_devices=8, modes=["aggregated"]), "r1-b200")
     gpt_oss = _below(explore.frontier("gpt-oss-120B", "B200"), "gpt-oss-b200")
-    beyond = [1.0 / x for x in gpt_oss if 0.0 < x < 1.0]
     above = {}
     for device, name, formats in (
         ("H100", "sglang-h100", ["fp8"]),
@@ -148,6 +163,7 @@ def numbers() -> dict[str, Any]:
             "share": units.format(serving.shared_itl(0.0, 0.1, 10.0, 10.0, 100.0), "s"),
             "pools": f"{serving.pools_rate(2000.0, 8000.0, 4000.0, 1000.0):,.0f}",
         },
+        "first": _first(),
         "held": {run: units.format(published[f"llama-first-{run}"].value, "s") for run in ("held", "free")} | _alike(),
         "queue": _queue(),
         "uneven": {
@@ -180,7 +196,7 @@ def numbers() -> dict[str, Any]:
             "near_low": f"{min(near):.1f}",
             "near_high": f"{max(near):.1f}",
             "gpt_oss_below": f"{max(gpt_oss):.1f}",
-            "gpt_oss_above": f"{max(beyond):.1f}",
+            "gpt_oss_low": f"{min(gpt_oss):.1f}",
         },
         "errors": {
             "gpt_oss": share(max(abs(c["itl"].error) for c in checks["gpt-oss-b200"]), 0),

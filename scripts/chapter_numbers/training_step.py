@@ -9,14 +9,14 @@ from typing import Any
 
 from chapter_numbers import share as _share
 from mlsysim import catalog, collectives, evidence, flops, memory, parallelism, training, units
-from mlsysim.efficiencies import best_share, lineage
+from mlsysim.efficiencies import best_share, kernel_shares, lineage
 from mlsysim.evidence import PublishedPlan, scoring
 from mlsysim.evidence.predictors import shipped_constants
 from mlsysim.evidence.scoring.scores import shipped_scores
 from mlsysim.evidence.studies.shipped import training_cases
 from mlsysim.parallelism import Plan
 from mlsysim.training import Efficiencies, TrainingStep
-from mlsysim.training.shares import softmax_gain
+from mlsysim.training.shares import ATTENTION_BACKWARD, KERNELS, OLDER_ATTENTION
 
 _FAR = 0.25  # error from which a source is named
 COUNTED = replace(training.BOUND, name="counted", elementwise=34.0, dp_overlap=1.0)
@@ -224,8 +224,11 @@ def _moe() -> dict[str, str]:
 def _score() -> dict[str, str]:
     sheet, constants = shipped_scores("training_step"), shipped_constants("training_step")
     software = constants["software"]
-    attention = [v for names in constants.values() for k, v in names.items() if "attention" in k]
     a100, h100 = training.efficiencies_of("A100-SXM4-80GB"), training.efficiencies_of("H100")
+    kernels, plain = (
+        kernel_shares(lineage(catalog.device("A100-SXM4-80GB"))),
+        kernel_shares(lineage(catalog.device("H100"))),
+    )
     biases = [sheet.datasheet.bias, *(s.bias for s in sheet.switched.values())]
     steps = [100 * (b - a) for a, b in pairwise(biases) if a is not None and b is not None]
     return {
@@ -233,22 +236,26 @@ def _score() -> dict[str, str]:
         "groups": str(len(sheet.groups)),
         "constants": str(sheet.constants),
         "bias": _share(-float(sheet.datasheet.bias or 0.0), 0),
-        "products": f"{steps[0]:.0f}",
-        "attention_points": f"{steps[1]:.0f}",
+        "kernels": f"{steps[0]:.0f}",
+        "step": f"{steps[1]:.0f}",
         "software": f"{steps[2]:.0f}",
         "points": f"{-100 * float(sheet.datasheet.bias or 0.0):.0f}",
         "ampere": f"{a100.gemm:.2f}",
-        "ampere_alone": f"{evidence.gemm_efficiency('a100'):.2f}",
+        "ampere_alone": f"{kernels.values['products_16']:.2f}",
+        "kept": _share(software["in_step"], 0),
         "variation": _share(software["variation"]),
         "positive": " and ".join(g for g, (plain, _) in sheet.groups.items() if (plain.bias or 0.0) > 0),
         "hopper": f"{h100.gemm:.2f}",
-        "hopper_alone": f"{evidence.gemm_efficiency('h100'):.2f}",
-        "attention": f"{min(attention):.2f} to {max(attention):.2f}",
-        "softmax_gain": f"{softmax_gain(lineage(catalog.device('GB300'))):.2f}",
+        "hopper_alone": f"{plain.values['products_16']:.2f}",
+        "attention": f"{kernels.values['attention']:.2f}",
+        "attention_older": f"{OLDER_ATTENTION['Hopper']:.2f}",
+        "attention_backward": f"{ATTENTION_BACKWARD:.2f}",
+        "kernels_of_a_layer": f"{KERNELS:g}",
+        "start": units.format(plain.values["start"], "s", 2),
         "best_mi300x": _share(best_share(catalog.device("MI300X"), "fp8"), 0),
         "passes": f"{h100.elementwise:.0f}",
         "link": f"{h100.link:.2f}",
-        "overhead": units.format(software["layer_overhead"], "s", 2),
+        "overhead": units.format(h100.layer_overhead, "s", 2),
         "expert": units.format(software["expert_overhead"], "s", 2),
         "contention": f"{h100.contention:.0f}",
         "fit": _share(sheet.switched["software"].mape),

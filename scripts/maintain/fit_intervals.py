@@ -1,63 +1,31 @@
-#!/usr/bin/env python3
-"""Write the quantiles of past errors that ``mlsysim.intervals`` reads: every class scored with sources and with domains left out.
+"""The spreads of past errors that ``mlsysim.intervals`` reads, and the quantiles of what servers hold (``fit_all.py`` writes them)."""
 
-scripts/maintain/fit_intervals.py FOLDER_OF_CASES [FOLDER ...] [--output FILE.toml]
-scripts/maintain/fit_intervals.py --starts STARTS.csv      of what servers hold, from their start-up logs
-"""
-
-import argparse
-import csv
 import datetime
-import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from mlsysim.errors import MlsysimError
-from mlsysim.evidence.cases import CaseFile, read_cases
+from mlsysim.efficiencies import pooled_share
+from mlsysim.evidence.measured.memory import ServerStart, all_starts
 from mlsysim.evidence.scoring.conformal import NOMINAL, GroupedErrors
 from mlsysim.evidence.scoring.domains import ground
-from mlsysim.evidence.scoring.leaving import leave_out
-from mlsysim.evidence.scoring.ranges import POOLS, Left, entry, held_later, left_errors
 from mlsysim.evidence.written import toml
-from mlsysim.intervals import KNOWN, NEW, interval_end, log_error
-from mlsysim.memory import ServerMemory, server_memory
+from mlsysim.intervals import KNOWN, STRENGTH, interval_end, log_error
 from mlsysim.memory.server_ranges import PARTS
 
-T = TypeVar("T")
 OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "intervals.toml"
 STARTS = OUTPUT.parent / "memory" / "server_ranges.toml"
 # The figures of the releases were read off their starts, so these are no strangers.
 READ_FROM = ("Llama-3.1-8B", "Qwen3-14B")
 _LOGGED = {"weights": "weights", "activations": "peak_activation", "runtime": "non_torch", "graphs": "cuda_graph"}
-# Classes with enough sources on either side of a month are checked in time order too: fitted before it, judged from it on.
-# For the pool of kernels it is the first month before which nine votes were published; no collective came after it.
-LATER = {"training_step": "2025-01", "inference": "2025-01", "gemm": "2025-09", "attention": "2025-09"}
-_BEFORE = "# Quantiles of ln(predicted / measured), written by scripts/maintain/fit_intervals.py. Do not edit."
+_BEFORE = "# Spreads of ln(predicted / measured), written by scripts/maintain/fit_all.py. Do not edit."
 _BEFORE_STARTS = """\
-# Quantiles of ln(predicted / logged) of what servers hold, written by scripts/maintain/fit_intervals.py --starts.
+# Quantiles of ln(predicted / logged) of what servers hold, written by scripts/maintain/fit_all.py.
 # Starts that llm-d-planner keeps (planner2026starts), in domain. Do not edit."""
 
 
-def files_of(folders: Sequence[Path]) -> dict[str, CaseFile]:
-    """The open rows of every class that some folder has, of all folders together."""
-    found = {name: paths_of(name, folders) for name in POOLS}
-    return {name: read_cases(paths, name) for name, paths in found.items() if paths}
-
-
-def paths_of(name: str, folders: Sequence[Path]) -> list[Path]:
-    """The files of a class."""
-    return [path for folder in folders if (path := folder / f"{name}.open.csv").is_file()]
-
-
-def pool_of(name: str, of: Mapping[str, T]) -> list[T]:
-    """What there is of a class, and after it of the others of its pool."""
-    return [of[name], *(of[other] for other in POOLS[name] if other != name)]
-
-
 def as_toml(entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """The text of the file: both levels of each class, what its sources have, and how the checks went; or why there are none."""
+    """The text of the file: the width in spreads, and of each class its spreads, what its sources have, and how the checks went."""
     return toml(_BEFORE, dict(sorted(entries.items())), _short)
 
 
@@ -65,70 +33,45 @@ def _short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def kept(path: Path) -> dict[str, Any]:
-    """The entries of a file as it is: those of classes that the folders do not have stay."""
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
-def summary(name: str, values: Mapping[str, Any]) -> str:
+def summary(name: str, values: Mapping[str, Any], spreads: float) -> str:
     """What the ranges of a class are, and how the checks went."""
-    if "refused" in values:
-        return f"{name}: none, {values['refused']}"
-    parts = []
-    for level in (KNOWN, NEW, "counted"):
-        if found := values.get(level):
-            low, high = (interval_end(1.0, found[end]) for end in ("high", "low"))
-            parts.append(f"{level} x{low:.2f} to x{high:.2f} ({found['rows']} rows, {found['groups']} votes)")
-    checks = {"sources": "coverage_sources", "domains": "coverage_domains", "later": "coverage_later"}
-    held = ", ".join(f"{what} {values[key]:.0%}" for what, key in checks.items() if key in values)
-    return f"{name}: {'; '.join(parts)}; held of left-out {held}"
-
-
-def entries_of(files: Mapping[str, CaseFile], lefts: Mapping[str, Left], date: datetime.date) -> dict[str, Any]:
-    """The entry of every class whose pool is there."""
-    found = {}
-    for name in [n for n in POOLS if set(POOLS[n]) <= set(lefts)]:
-        month = LATER.get(name)
-        later = (month, held_later(pool_of(name, files), month)) if month else None
-        found[name] = entry(pool_of(name, lefts), date, later)
-    return found
-
-
-def server_start(row: Mapping[str, str]) -> ServerMemory:
-    """What we say of a row of start-up logs."""
-    return server_memory(
-        row["model"],
-        "H100",
-        engine_version=row["vllm_version"],
-        tp=int(row["tp"]),
-        pp=int(row["pp"]),
-        weights="fp8" if row["quantization"] == "fp8" else None,
-        dtype="bf16" if row["dtype"] == "auto" else row["dtype"],
-        kv=row["kv_cache_dtype"],
-        max_num_batched_tokens=int(row["max_num_batched_tokens"] or 8192),
-        max_num_seqs=int(row["max_num_seqs"] or 1024),
-        gpu_memory_utilization=float(row["gpu_memory_utilization"]),
+    own = sorted(float(pooled_share(size, values["spread"], n, STRENGTH)) for size, n in values["places"].values())
+    ends = " to ".join(f"x{interval_end(1.0, -spreads * s):.2f}" for s in (own[0], own[-1]))
+    held = ", ".join(
+        f"{what} {values[key]:.0%}" for what in ("sources", "domains") if (key := f"coverage_{what}") in values
     )
+    came = ", ".join(f"{order} {found['held']:.0%}" for order, found in values["came"].items())
+    wide = f"x{interval_end(1.0, -spreads * values['spread']):.2f}"
+    return f"{name}: {wide} out of domain, {ends} in places; unknown {values['unknown']:.0%}; held of left-out {held}; of sets as they came {came or '–'}"
 
 
-def server_ranges(rows: Sequence[Mapping[str, str]], date: datetime.date) -> dict[str, Any]:
+def say(found: Mapping[str, Any]) -> None:
+    """Print what the ranges are."""
+    print("{spreads:.2f} spreads each way, by {sources} sources".format(**found["ranges"]))
+    for name, values in found.items():
+        if name != "ranges":
+            print(summary(name, values, found["ranges"]["spreads"]))
+
+
+def server_ranges(starts: Sequence[ServerStart], date: datetime.date) -> dict[str, Any]:
     """Quantiles of each part over starts in domain, one vote per model; and what those starts have.
 
     What a single model has (latent attention, weights in 4 bits) is not in domain: it had no vote.
     """
-    held = [(found, row) for row in rows if (found := server_start(row)).model.name not in READ_FROM]
+    held = [(found, s.logged) for s in starts if (found := s.prediction).model.name not in READ_FROM]
     have: dict[str, dict[str, set[str]]] = {}
     for found, _ in held:
         for part, value in found.place.items():
             have.setdefault(part, {}).setdefault(value, set()).add(found.model.name)
-    known = [(f, row) for f, row in held if ground(f.place, have, f.model.name) == KNOWN]
+    known = [(f, logged) for f, logged in held if ground(f.place, have, f.model.name) == KNOWN]
     parts: dict[str, Any] = {}
     for part in PARTS:
         groups: dict[str, list[float]] = {}
-        for found, row in known:
+        for found, log in known:
             ours = found.requested - found.kv_pool if part == "taken" else found.parts[part]
-            logged = float(row[f"{_LOGGED.get(part, 'requested')}_bytes"])
-            logged -= float(row["kv_cache_bytes"]) if part == "taken" else 0.0
+            logged = log[f"{_LOGGED.get(part, 'requested')}_bytes"] - (
+                log["kv_cache_bytes"] if part == "taken" else 0.0
+            )
             groups.setdefault(found.model.name, []).append(float(log_error(ours, logged)))
         errors = GroupedErrors(tuple(tuple(of) for of in groups.values()))
         low, high = errors.quantiles()
@@ -139,37 +82,6 @@ def server_ranges(rows: Sequence[Mapping[str, str]], date: datetime.date) -> dic
     return {"starts": shared, "parts": parts, "seen": seen}
 
 
-def _write_starts(path: Path) -> None:
-    with path.open(encoding="utf-8", newline="") as file:
-        found = server_ranges(list(csv.DictReader(file)), datetime.date.today())
-    STARTS.write_text(toml(_BEFORE_STARTS, found, _short), encoding="utf-8")
-    for part, q in found["parts"].items():
-        low, high = (interval_end(1.0, q[end]) for end in ("high", "low"))
-        print(f"{part}: x{low:.3f} to x{high:.3f}; held of left-out models {q['coverage']:.0%}")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Write the quantiles that intervals are made of.")
-    parser.add_argument("folders", type=Path, nargs="*", help="each with one CLASS.open.csv for every class")
-    parser.add_argument("--output", type=Path, default=OUTPUT)
-    parser.add_argument("--starts", type=Path, help="a file of start-up logs: their ranges instead")
-    args = parser.parse_args(argv)
-    if bool(args.starts) == bool(args.folders):
-        parser.error("give folders of cases, or --starts with a file of start-up logs")
-    if args.starts:
-        _write_starts(args.starts)
-        return 0
-    try:
-        files = files_of(args.folders)
-        entries = entries_of(files, {n: left_errors(leave_out(f)) for n, f in files.items()}, datetime.date.today())
-    except MlsysimError as error:
-        print(f"fit_intervals: {error}", file=sys.stderr)
-        return 2
-    for name, values in entries.items():
-        print(summary(name, values))
-    args.output.write_text(as_toml(kept(args.output) | entries), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+def write_starts(date: datetime.date) -> None:
+    """Renew the ranges of what servers hold."""
+    STARTS.write_text(toml(_BEFORE_STARTS, server_ranges(all_starts(), date), _short), encoding="utf-8")

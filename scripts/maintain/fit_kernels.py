@@ -1,6 +1,4 @@
-"""Fit what kernels sustain to a table of measured kernel times, and write ``mlsysim/serving_steps/rates.toml``.
-
-    python scripts/maintain/fit_kernels.py TABLE.csv [--check]
+"""Fit what kernels sustain to the rows of measured kernel times; ``fit_all.py`` writes it to ``mlsysim/serving_steps/rates.toml``.
 
 For each device and kind of kernel three constants: the shares of peak and of bandwidth in eq-kernel-time, and its
 start. The fit takes the mean size of the logarithmic error, so every row counts alike and an outlier counts once.
@@ -17,9 +15,6 @@ Principles, stated here once:
 4. No measurement of a server comes near this script.
 """
 
-import argparse
-import csv
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +23,16 @@ from typing import Any
 import numpy as np
 
 from mlsysim import catalog, evidence
+from mlsysim.evidence.rows import row_table
 
 OUT = Path(__file__).resolve().parents[2] / "mlsysim" / "serving_steps" / "rates.toml"
 SOURCES = {
-    "h100": ("H100-SXM5-80GB", "inferencesim2026kernels"),
-    "h800": ("H800-SXM", "infersim2026bench"),
-    "h20": ("H20", "infersim2026bench"),
+    "H100-SXM5-80GB": "inferencesim2026kernels",
+    "H800-SXM": "infersim2026bench",
+    "H20": "infersim2026bench",
 }
-SAME_SILICON = {"h100": "h800", "h800": "h100"}
-AZURE = {"h100": "h100", "h800": "h100"}
+SAME_SILICON = {"H100-SXM5-80GB": "H800-SXM", "H800-SXM": "H100-SXM5-80GB"}
+AZURE = {"H100-SXM5-80GB": "h100", "H800-SXM": "h100"}
 # Kinds whose share stands in, on the same device, for one that no row of a kind's own depends on.
 STAND_IN = {
     "prefill_attention": {"memory": "decode_attention"},
@@ -47,7 +43,7 @@ BYTES = 2.0  # of an activation and of a cached number, as the step model counts
 FEWEST = 5  # rows that must depend on a share before it is fitted
 HEADER = """\
 # What kernels sustain, by device: shares of a printed rate, and the time that a kernel takes however small its work.
-# Written by scripts/maintain/fit_kernels.py. No figure here was read from, or fitted to, a measurement of a server.
+# Written by scripts/maintain/fit_all.py. No figure here was read from, or fitted to, a measurement of a server.
 # compute: share of the dense peak; memory: share of the datasheet bandwidth; start: seconds.
 # rows, error: rows of the table and mean size of the relative error on them.
 """
@@ -118,18 +114,12 @@ def fit(r: Rows, peak: float, bandwidth: float, fixed: Mapping[str, float] | Non
     return Fit(c, m, s, len(r.time), error, bound)
 
 
-def rows_of(table: list[dict[str, str]], device: str, *kinds: str) -> Iterator[dict[str, float]]:
-    for row in table:
-        if row["device"] == device and row["kernel"] in kinds and row["kv_dtype"] in ("", "bf16"):
-            yield {k: float(v) for k, v in row.items() if _number(v)}
-
-
-def _number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def rows_of(table: str, device: str, **equal: str) -> Iterator[dict[str, float]]:
+    """The numbers of the rows of a device, where texts have these values; caches in 16 bits only."""
+    for row in row_table(table):
+        wanted = equal | {"device": device}
+        if row.get("kv_precision") in (None, "bf16") and all(row[name] == value for name, value in wanted.items()):
+            yield {k: v for k, v in row.items() if isinstance(v, float)}
 
 
 def _rows(found: list[tuple[float, float, float, float]]) -> Rows:
@@ -138,59 +128,58 @@ def _rows(found: list[tuple[float, float, float, float]]) -> Rows:
     return Rows(kept[:, 0], kept[:, 1], kept[:, 2], len(found) - len(kept))
 
 
-def products(table: list[dict[str, str]], device: str) -> Rows:
+def products(device: str) -> Rows:
     found = []
-    for r in rows_of(table, device, "gemm"):
+    for r in rows_of("kernel_products", device):
         m, k, n = r["m"], r["k"], r["n"]
-        found.append((2 * m * k * n, k * n + m * (k + n) * BYTES, r["latency_us"] * 1e-6, r["mfu"]))
+        found.append((2 * m * k * n, k * n + m * (k + n) * BYTES, r["measured_time_s"], r["printed_mfu"]))
     return _rows(found)
 
 
-def decode(table: list[dict[str, str]], device: str) -> Rows:
+def decode(device: str) -> Rows:
     found = []
-    for r in rows_of(table, device, "mha_decode"):
-        heads, kv, d = r["heads"] / r["tp"], max(1.0, r["kv_heads_or_lora"] / r["tp"]), r["head_dim_or_rope"]
+    for r in rows_of("kernel_attention", device, kind="gqa", phase="decode"):
+        heads, kv, d = r["q_heads"] / r["tp"], max(1.0, r["kv_heads"] / r["tp"]), r["head_dim"]
         seen = r["batch"] * r["kv_len"]
-        found.append((4 * seen * heads * d, seen * 2 * kv * d * BYTES, r["latency_us"] * 1e-6, r["mfu"]))
+        found.append((4 * seen * heads * d, seen * 2 * kv * d * BYTES, r["measured_time_s"], r["printed_mfu"]))
     return _rows(found)
 
 
-def prefill(table: list[dict[str, str]], device: str) -> Rows:
+def prefill(device: str) -> Rows:
     found = []
-    for r in rows_of(table, device, "mha_prefill"):
-        heads, kv, d, s = r["heads"], r["kv_heads_or_lora"], r["head_dim_or_rope"], r["seq_len"]
-        found.append((4 * s * (s + 1) / 2 * heads * d, s * 2 * kv * d * BYTES, r["latency_us"] * 1e-6, r["mfu"]))
+    for r in rows_of("kernel_attention", device, kind="gqa", phase="prefill"):
+        heads, kv, d, s = r["q_heads"], r["kv_heads"], r["head_dim"], r["q_len"]
+        found.append((4 * s * (s + 1) / 2 * heads * d, s * 2 * kv * d * BYTES, r["measured_time_s"], r["printed_mfu"]))
     return _rows(found)
 
 
-def latent(table: list[dict[str, str]], device: str) -> Rows:
+def latent(device: str) -> Rows:
     """Decode attention over latent vectors: each head meets rank + rotary part, and rank."""
     found = []
-    for r in rows_of(table, device, "mla_decode"):
-        rank, rope, seen = r["kv_heads_or_lora"], r["head_dim_or_rope"], r["batch"] * r["kv_len"]
-        flops = 2 * seen * r["heads"] * (2 * rank + rope)
-        found.append((flops, seen * (rank + rope) * BYTES, r["latency_us"] * 1e-6, r["mfu"]))
+    for r in rows_of("kernel_attention", device, kind="mla", phase="decode"):
+        rank, rope, seen = r["kv_lora_rank"], r["rope_dim"], r["batch"] * r["kv_len"]
+        flops = 2 * seen * r["q_heads"] * (2 * rank + rope)
+        found.append((flops, seen * (rank + rope) * BYTES, r["measured_time_s"], r["printed_mfu"]))
     return _rows(found)
 
 
-def grouped(table: list[dict[str, str]], device: str) -> Rows:
+def grouped(device: str) -> Rows:
     """Up and down products of experts, each a row. The printed MFU tells the rows that really ran, and the weights of
     as many experts as there are rows, at most all local ones, are read."""
     found = []
-    for r in rows_of(table, device, "grouped_gemm_decode", "grouped_gemm_prefill"):
-        peak = r["mfu_reference_peak_tflops"] * 1e12
-        width, half = r["hidden"] * r["intermediate"], r["hidden"] + r["intermediate"]
-        for time, mfu, n, io in (
-            (r["up_us"] * 1e-6, r["mfu"], 2.0, half + r["intermediate"]),
-            (r["down_us"] * 1e-6, r["mfu_down"], 1.0, half),
-        ):
+    peak = catalog.device(device).peak_flops["fp8"]
+    for part, n in (("up", 2.0), ("down", 1.0)):
+        for r in rows_of("kernel_experts", device, part=part):
+            time, mfu = r["measured_time_s"], r["printed_mfu"]
+            width, half = r["hidden"] * r["moe_ffn"], r["hidden"] + r["moe_ffn"]
+            io = half + (r["moe_ffn"] if part == "up" else 0.0)
             flops = mfu * peak * time
             ran = flops / (2 * n * width)
             found.append((flops, min(ran, r["local_experts"]) * n * width + ran * io * BYTES, time, mfu))
     return _rows(found)
 
 
-KINDS: dict[str, tuple[Callable[[list[dict[str, str]], str], Rows], str]] = {
+KINDS: dict[str, tuple[Callable[[str], Rows], str]] = {
     "products_8bit": (products, "fp8"),
     "prefill_attention": (prefill, "bf16"),
     "decode_attention": (decode, "bf16"),
@@ -199,14 +188,14 @@ KINDS: dict[str, tuple[Callable[[list[dict[str, str]], str], Rows], str]] = {
 }
 
 
-def fit_all(table: list[dict[str, str]]) -> dict[str, dict[str, Fit]]:
+def fit_all() -> dict[str, dict[str, Fit]]:
     """First what each table tells by itself, then again with the shares that it cannot tell."""
     rows: dict[tuple[str, str], Rows] = {}
     first: dict[tuple[str, str], Fit] = {}
-    for device, (name, _) in SOURCES.items():
-        d = catalog.device(name)
+    for device in SOURCES:
+        d = catalog.device(device)
         for kind, (get, precision) in KINDS.items():
-            if len((r := get(table, device)).time):
+            if len((r := get(device)).time):
                 rows[device, kind] = r
                 first[device, kind] = fit(r, d.peak_flops[precision], d.memory_bandwidth)
 
@@ -215,10 +204,9 @@ def fit_all(table: list[dict[str, str]]) -> dict[str, dict[str, Fit]]:
 
     found: dict[str, dict[str, Fit]] = {device: {} for device in SOURCES}
     for (device, kind), own in first.items():
-        name, source = SOURCES[device]
-        d = catalog.device(name)
+        d = catalog.device(device)
         left_out = f", {rows[device, kind].dropped} left out" if rows[device, kind].dropped else ""
-        origin, held = f"table of {own.rows} kernels{left_out}, {source}", {}
+        origin, held = f"table of {own.rows} kernels{left_out}, {SOURCES[device]}", {}
         for share in ("compute", "memory"):
             if told(device, kind, share):
                 continue
@@ -226,7 +214,7 @@ def fit_all(table: list[dict[str, str]]) -> dict[str, dict[str, Fit]]:
             options = [(twin, kind), (device, other), (twin, other)]
             whose = next(o for o in options if told(*o, share))
             held[share] = getattr(first[whose], share)
-            origin += f"; {share} share of {whose[1].replace('_', ' ')} on {SOURCES[whose[0]][0]}"
+            origin += f"; {share} share of {whose[1].replace('_', ' ')} on {whose[0]}"
         again = fit(rows[device, kind], d.peak_flops[KINDS[kind][1]], d.memory_bandwidth, held) if held else own
         found[device][kind] = Fit(**{**vars(again), "origin": origin})
     return found
@@ -254,13 +242,13 @@ def line(kind: str, values: Mapping[str, Any]) -> str:
     return f'{kind} = {{ {", ".join(shown)}, origin = "{values["origin"]}" }}\n'
 
 
-def text(table: list[dict[str, str]]) -> str:
-    found, parts = fit_all(table), [HEADER]
+def text() -> str:
+    found, parts = fit_all(), [HEADER]
     for device, kinds in found.items():
-        parts.append(f'\n["{SOURCES[device][0]}"]\n')
+        parts.append(f'\n["{device}"]\n')
         parts.append(line("products_16bit", sixteen_bit(device, kinds["products_8bit"])))
         parts += [line(kind, vars(kinds[kind])) for kind in KINDS if kind in kinds]
-    start = found["h100"]["products_8bit"].start
+    start = found["H100-SXM5-80GB"]["products_8bit"].start
     a100 = {
         "compute": evidence.gemm_efficiency("a100"),
         "memory": evidence.stream_efficiency("a100", "triad"),
@@ -270,18 +258,6 @@ def text(table: list[dict[str, str]]) -> str:
     return "".join([*parts, '\n["A100-SXM4-80GB"]\n', line("products_16bit", a100)])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("table", type=Path, help="measured kernels, in the columns of the reference data")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the shipped file differs")
-    options = parser.parse_args()
-    with options.table.open(encoding="utf-8", newline="") as file:
-        new = text(list(csv.DictReader(file)))
-    if options.check:
-        return int(new != OUT.read_text(encoding="utf-8"))
-    OUT.write_text(new, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def write() -> None:
+    """Renew the file of rates."""
+    OUT.write_text(text(), encoding="utf-8")

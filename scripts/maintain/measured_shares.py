@@ -1,10 +1,5 @@
-#!/usr/bin/env python3
-"""Write the shares of printed rates that others measured, from the measurements, into the file that the solvers read.
+"""The shares of printed rates that others measured, for the solvers; ``fit_all.py`` writes them."""
 
-scripts/maintain/measured_shares.py [FILE.toml]
-"""
-
-import sys
 from pathlib import Path
 
 from mlsysim import evidence
@@ -14,7 +9,7 @@ GENERATIONS = {"Ampere": "a100", "Hopper": "h100"}
 
 
 def as_toml() -> str:
-    lines = ["# Shares of printed rates, written by scripts/maintain/measured_shares.py. Do not edit."]
+    lines = ["# Shares of printed rates, written by scripts/maintain/fit_all.py. Do not edit."]
     for generation, short in GENERATIONS.items():
         row = evidence.measurement(f"azure-{short}-gemm-8192")
         lines += [
@@ -28,5 +23,6 @@ def as_toml() -> str:
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
-    (Path(sys.argv[1]) if len(sys.argv) > 1 else FILE).write_text(as_toml(), encoding="utf-8")
+def write() -> None:
+    """Renew the file of shares."""
+    FILE.write_text(as_toml(), encoding="utf-8")

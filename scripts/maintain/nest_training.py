@@ -1,63 +1,25 @@
-#!/usr/bin/env python3
-"""Choose the structure of training steps inside the folds, and write what that says of sources that had no say: a quarter of an hour.
+"""Structures of training steps chosen inside the folds: what they say of sources that had no say (``fit_all.py`` writes it, last)."""
 
-scripts/maintain/nest_training.py FOLDER_OF_CASES [FOLDER ...] [--start nothing|counted ...]
-
-Run it after the structure of a step or its alternatives (``evidence.predictors.training_structures``) changed. A start that
-is not named keeps what it has.
-"""
-
-import argparse
 import datetime
-import functools
-import sys
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import fit_intervals
-
-from mlsysim.errors import MlsysimError
-from mlsysim.evidence.cases import read_cases
-from mlsysim.evidence.scoring.nested import STARTS, Nested, Search, nested_of
+from mlsysim.evidence.rows import cases
+from mlsysim.evidence.scoring.nested import Search, nested_of
 from mlsysim.evidence.written import toml
 
 OUTPUT = Path(__file__).resolve().parents[2] / "mlsysim" / "evidence" / "scoring" / "nested.toml"
-_HEAD = (
-    "# Structure of training steps chosen inside the folds, written by scripts/maintain/nest_training.py. Do not edit."
-)
+_HEAD = "# Structure of training steps chosen inside the folds, written by scripts/maintain/fit_all.py. Do not edit."
 
 
-def as_table(nested: Nested) -> dict[str, Any]:
-    """One start as it stands in the file."""
+def searched(start: str, date: datetime.date) -> dict[str, Any]:
+    """The search from one start, as it stands in the file: minutes."""
+    nested = nested_of(Search(cases("training_step")), start, date.isoformat(), lambda _: None)
     return {f.name: getattr(nested, f.name) for f in fields(nested)}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Choose the structure of training steps inside the folds.")
-    parser.add_argument("folders", type=Path, nargs="+", help="each with training_step.open.csv")
-    parser.add_argument(
-        "--start", nargs="+", default=list(STARTS), choices=list(STARTS), help="where the search begins"
-    )
-    args = parser.parse_args(argv)
-    try:
-        search = Search(read_cases(fit_intervals.paths_of("training_step", args.folders), "training_step"))
-    except MlsysimError as error:
-        print(f"nest_training: {error}", file=sys.stderr)
-        return 2
-    found: dict[str, Any] = tomllib.loads(OUTPUT.read_text(encoding="utf-8")) if OUTPUT.is_file() else {}
-    say = functools.partial(print, flush=True)
-    for start in args.start:
-        nested = nested_of(search, start, datetime.date.today().isoformat(), say)
-        found[start] = as_table(nested)
-        OUTPUT.write_text(toml(_HEAD, dict(sorted(found.items()))), encoding="utf-8")
-        say(
-            f"{start}: {nested.inside:.1%} with all in view, {nested.sources:.1%} without the source, {nested.domains:.1%} without the domain"
-        )
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+def write(found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Renew the file: a table for each start."""
+    OUTPUT.write_text(toml(_HEAD, dict(sorted(found.items()))), encoding="utf-8")

@@ -3,7 +3,7 @@
 
     python scripts/maintain/score_reality.py [--check]
 
-Run it after scripts/maintain/fit_constants.py or a change of a model; then scripts/make_book_parts.py. ``--check`` only compares.
+Run it after scripts/maintain/fit_all.py or a change of a model; then scripts/make_book_parts.py. ``--check`` only compares.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Score a class as the code now predicts it, with sources and domains left out, and log it.
 
-scripts/maintain/try_variant.py CASES.csv [MORE.csv ...]                                only prints
-scripts/maintain/try_variant.py CASES.csv [MORE.csv ...] --log "what" --why "why" [--kept]   appends to scoring/tried/CLASS.csv
+scripts/maintain/try_variant.py CLASS [--set SET ...]                                only prints
+scripts/maintain/try_variant.py CLASS [--set SET ...] --log "what" --why "why" [--kept]   appends to scoring/tried/CLASS.csv
 """
 
 import argparse
@@ -10,19 +10,21 @@ import sys
 from collections.abc import Sequence
 
 from mlsysim.errors import MlsysimError
-from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence.cases import CLASSES
+from mlsysim.evidence.rows import SETS, cases
 from mlsysim.evidence.scoring.leaving import count_constants, leave_out, log_variant
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Score a class with sources and domains left out, and log it.")
-    parser.add_argument("cases", nargs="+", help="case files of one class")
+    parser.add_argument("class_name", metavar="CLASS", choices=list(CLASSES), help="as in gemm")
+    parser.add_argument("--set", nargs="+", choices=SETS, default=SETS, help="of the rows (default: all)")
     parser.add_argument("--log", metavar="VARIANT", help="what was changed, in a few words; appends a line to the log")
     parser.add_argument("--why", default="", help="why it stays or goes")
     parser.add_argument("--kept", action="store_true", help="it stays")
     args = parser.parse_args(argv)
     try:
-        file = read_cases(args.cases)
+        file = cases(args.class_name, set=tuple(args.set))
         if args.log:
             if not args.why:
                 parser.error("--log needs --why: why it stays or goes")

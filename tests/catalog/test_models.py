@@ -3,7 +3,6 @@
 The TOML files are read directly and counted by this file's own walk over the weight tensors; the library has to agree.
 """
 
-import csv
 import datetime
 import math
 import re
@@ -17,13 +16,13 @@ import pytest
 from mlsysim import catalog
 from mlsysim.catalog.shapes import Model, load_models
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.transformer import mtp_parameters, parameter_count
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "mlsysim" / "catalog" / "models"
 MODELS = {n: e for path in sorted(FOLDER.glob("*.toml")) for n, e in tomllib.loads(path.read_text("utf-8")).items()}
 BIBLIOGRAPHY = ROOT / "references.bib"
-CASES = ROOT.parent / "shared" / "reference" / "cases"
 Entry = dict[str, Any]
 
 each_model = pytest.mark.parametrize("name", MODELS)
@@ -511,24 +510,22 @@ def test_the_loader_reads_the_same(name: str) -> None:
 
 
 @pytest.mark.published
-def test_shapes_of_the_open_cases_agree() -> None:
-    if not CASES.is_dir():
-        pytest.skip("the reference cases stand outside the repository")
+def test_shapes_of_the_shipped_rows_agree() -> None:
     seen = set()
-    for file in ("training_step", "inference"):
-        with (CASES / f"{file}.open.csv").open(encoding="utf-8") as rows:
-            for row in csv.DictReader(rows):
-                try:
-                    m = catalog.model(row["model"])
-                except UnknownNameError:
-                    continue
-                if m.family == "MPT":  # MosaicML's throughput tables use other heads and another vocabulary
-                    continue
-                seen.add(m.name)
-                for key in ("n_layers", "hidden", "heads", "kv_heads", "head_dim"):
-                    assert int(row[key.removeprefix("n_")]) == getattr(m, key), f"{row['id']}: {key}"
-                assert int(row["ffn"]) == (m.ffn or m.moe_ffn)
-                assert int(row["vocab"]) == m.vocab or m.family == "GPT-3"
+    for name in ("training_step", "inference"):
+        for case in shipped_rows.cases(name, set="first").cases:
+            row = case.inputs
+            try:
+                m = catalog.model(row["model"])
+            except UnknownNameError:
+                continue
+            if m.family == "MPT":  # MosaicML's throughput tables use other heads and another vocabulary
+                continue
+            seen.add(m.name)
+            for key in ("n_layers", "hidden", "heads", "kv_heads", "head_dim"):
+                assert row[key.removeprefix("n_")] == getattr(m, key), f"{case.id}: {key}"
+            assert row["ffn"] == (m.ffn or m.moe_ffn)
+            assert row["vocab"] == m.vocab or m.family == "GPT-3"
     assert len(seen) >= 8
 
 

@@ -26,7 +26,9 @@ ALL = {
         "My-Bus": {"kind": "scale-up", "bandwidth": "300 GB/s"},
     },
     "nodes": {"My-Node": {"device": "My-Chip", "scale_up": "My-Bus", "scale_out": "My-Link", "devices": 8, "nics": 8}},
-    "prices": {"My-Price": {"kind": "rental", "date": "2026-11", "item": "mine", "rental": "2 USD/h"}},
+    "prices": {
+        "My-Price": {"kind": "rental", "offer": "on demand", "date": "2026-11", "item": "mine", "rental": "2 USD/h"}
+    },
     "grids": {"My-Roof": {"kind": "site", "year": 2026, "carbon_intensity": "40 g/kWh"}},
     "facilities": {"My-Shed": {"pue": 1.3}},
 }

@@ -152,8 +152,8 @@ def test_prices_of_one_date_belong_together() -> None:
     assert h100.value < h200.value < b200.value
     cut = 1 - h100.value / by["H100-AWS-on-demand-2025"].value
     assert cut == pytest.approx(0.44, abs=0.005)  # "44 %" and "up to 45 %" of June 2025
-    rents = [p.value * 3600 for p in catalog.prices_of("H100", "rental") if p.date.startswith("2026")]
-    assert (min(rents), max(rents)) == (pytest.approx(1.85), pytest.approx(6.88))
+    rents = [p.value * 3600 for p in catalog.prices_of("H100", "rental", "on demand") if p.date.startswith("2026")]
+    assert (min(rents), max(rents)) == (pytest.approx(2.69), pytest.approx(10.0))
     for device in ("H100", "H200", "B200"):
         assert any(p.date >= "2025" for p in catalog.prices_of(device, "purchase")), device
         assert any(p.date >= "2025" for p in catalog.prices_of(device, "rental")), device
@@ -199,7 +199,7 @@ def test_lookup_passes_entries_through_and_suggests() -> None:
 
 
 GRID = '["X"]\nkind = "country"\nyear = 2024\ncarbon_intensity = "300 g/kWh"\n'
-PRICE = '["X"]\nkind = "rental"\nitem = "H100"\ndate = "2026-01"\nrental = "2 USD/h"\n'
+PRICE = '["X"]\nkind = "rental"\noffer = "spot"\nitem = "H100"\ndate = "2026-01"\nrental = "2 USD/h"\n'
 
 
 @pytest.mark.parametrize(
@@ -217,6 +217,8 @@ PRICE = '["X"]\nkind = "rental"\nitem = "H100"\ndate = "2026-01"\nrental = "2 US
         ("prices", PRICE.replace('rental = "2 USD/h"\n', ""), "no rental; a price needs the figure of its kind"),
         ("prices", PRICE.replace("H100", "H1000"), "unknown device"),
         ("prices", PRICE.replace('"rental"', '"loan"'), "unknown kind"),
+        ("prices", PRICE.replace('offer = "spot"\n', ""), "say which of on demand, reserved, spot, estimate it is"),
+        ("prices", PRICE.replace('"spot"', '"lease"'), "unknown offer"),
         ("prices", PRICE.replace("USD/h", "EUR/h"), "unknown unit 'EUR'"),
         ("prices", PRICE.replace('date = "2026-01"\n', ""), "no date"),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 import mlsysim
 from mlsysim import SLO, intervals, units
-from mlsysim.api.arguments import pluralize
+from mlsysim.api.arguments import figures, pluralize
 from mlsysim.cli import main
 from mlsysim.results import format_value
 
@@ -30,24 +30,23 @@ ANSWERS: Mapping[str, Callable[[], Any]] = {
 TIME = r"(\d[\d.,e+]*(?: (?:ns|µs|ms|s|min|h|days|years))?)"
 # What stands around a number, and where the dictionary has it.
 SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    rf"^TTFT {TIME} \(": lambda d: format_value(d["ttft_s"], "s"),
-    rf"(?<!: TTFT )(?<!s, )ITL {TIME} on average": lambda d: format_value(d["itl_s"], "s"),
+    rf"^TTFT {TIME} \(": lambda d: units.format(d["ttft_s"], "s", 3),
+    rf"ITL {TIME} on average": lambda d: units.format(d["itl_s"], "s", 3),
     r"([\d.]+) % of requests": lambda d: f"{100 * d['quantile']:g}",
     r"(\d+)% of capacity": lambda d: f"{100 * d['utilisation']:.0f}",
-    r"capacity, ([\d.e+]+) requests run": lambda d: f"{d['running'] / d['layout']['replicas']:.3g}",
-    r"each of (\d+) places": lambda d: f"{d['slots']}",
-    r"for ([\d.]+) requests/s of": lambda d: f"{d['rate_per_s']:.4g}",
-    r"carry ([\d.]+) requests/s": lambda d: f"{d['rate_per_s']:.4g}",
-    r"^(\d+ replicas?) of": lambda d: pluralize(d["layout"]["replicas"], "replica"),
-    rf"first token after {TIME}": lambda d: format_value(d["ttft_s"], "s"),
-    rf"then one every {TIME}": lambda d: format_value(d["itl_s"], "s"),
-    rf"batch \d+: {TIME} in all": lambda d: format_value(d["e2e_s"], "s"),
-    r"([\d.e+]+) tokens/s$": lambda d: f"{d['tokens_per_s']:.4g}",
-    rf": TTFT {TIME}": lambda d: format_value(d["summary"]["ttft_s"]["p99"], "s"),
-    rf": TTFT .*?ITL {TIME} .*\(p99\)": lambda d: format_value(d["summary"]["itl_s"]["p99"], "s"),
-    r"^([\d.e+]+) requests/s, ": lambda d: f"{d['requests_per_s']:.4g}",
-    r"^[\d.e+]+ requests/s, ([\d.e+]+) tokens/s": lambda d: f"{d['tokens_per_s']:.4g}",
-    r"([\d.]+) decoding in a step": lambda d: f"{d['mean_batch']:.3g}",
+    r"--max-num-seqs (\d+)$": lambda d: f"{d['max_running']}",
+    r"for ([\d.]+) requests/s of": lambda d: figures(d["rate_per_s"]),
+    r"carry ([\d.]+) requests/s": lambda d: figures(d["rate_per_s"]),
+    r": (\d+ replicas?) of": lambda d: pluralize(d["layout"]["replicas"], "replica"),
+    rf"first token after {TIME}": lambda d: units.format(d["ttft_s"], "s", 3),
+    rf"then one every {TIME}": lambda d: units.format(d["itl_s"], "s", 3),
+    rf"batch \d+: {TIME} in all": lambda d: units.format(d["e2e_s"], "s", 3),
+    r"([\d.,]+) tokens/s$": lambda d: figures(d["tokens_per_s"]),
+    r": TTFT ([\d.]+)": lambda d: units.format(d["summary"]["ttft_s"]["p99"], "s", 3),
+    r": TTFT .*?ITL ([\d.]+) .*\(p99\)": lambda d: units.format(d["summary"]["itl_s"]["p99"], "s", 3),
+    r"^([\d.,]+) requests/s, ": lambda d: figures(d["requests_per_s"]),
+    r"^[\d.,]+ requests/s, ([\d.,]+) tokens/s": lambda d: figures(d["tokens_per_s"]),
+    r"([\d.]+) decoding in a step": lambda d: figures(d["mean_batch"]),
     rf": {TIME} a step \(": lambda d: format_value(d["time_s"], "s"),
     r"MFU ([\d.]+ %)": lambda d: units.percent(d["mfu"], signed=False),
     rf"tokens take {TIME}": lambda d: format_value(d["time_to_train_s"], "s"),
@@ -132,5 +131,5 @@ def test_a_range_says_its_share_and_whose_errors_it_is_of() -> None:
     assert share in " ".join(known.split()) and "none on" not in known
     assert f"{share}, none on CDNA 4" in " ".join(strange.split())
     assert "80% range of past errors" in " ".join(str(ANSWERS["train"]()).split())
-    blackwell = " ".join(str(mlsysim.serve(L8, "B200")).split())
+    blackwell = " ".join(" ".join(mlsysim.serve(L8, "B200").details).split())
     assert "no kernel timed on Blackwell" in blackwell and "no row ran on" not in blackwell

@@ -1,29 +1,24 @@
 """Intervals: the quantiles hold what they promise on sources they have not seen, and say so when they cannot."""
 
 import dataclasses
+import datetime
 import math
-import re
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from made import left_out
 
 from mlsysim import catalog, inference, intervals, training
+from mlsysim.cli import main
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence.cases import CLASSES as CASE_CLASSES
-from mlsysim.evidence.cases import Case, CaseFile, read_cases
-from mlsysim.evidence.scoring import Report, ScoredRow, domains, ranges, summarise
-from mlsysim.evidence.scoring.conformal import MIN_GROUPS, GroupedErrors, most_held, row_weight
+from mlsysim.evidence.cases import Case, CaseFile
+from mlsysim.evidence.scoring import Report, ScoredRow, domains, leaving, ranges, summarise
+from mlsysim.evidence.scoring.conformal import GroupedErrors, row_weight
 from mlsysim.evidence.scoring.leaving import Leaving
 from mlsysim.parallelism import Plan
-
-OPEN = Path(__file__).resolve().parents[3] / "shared" / "reference" / "cases"
-SECOND = OPEN.with_name("cases_second")
-needs_open_cases = pytest.mark.skipif(not OPEN.is_dir(), reason="the open cases are not on this machine")
 
 
 def sources(rng: Any, k: int, between: float, within: float) -> GroupedErrors:
@@ -99,20 +94,6 @@ def test_counting_rows_as_independent_would_promise_too_much() -> None:
 
 
 @pytest.mark.independent
-@pytest.mark.parametrize("k", [10, 20])
-def test_sources_whose_rows_do_not_resemble_each_other_are_held_more_than_promised(k: int) -> None:
-    """200 worlds of k sources of 40 rows that share nothing, drawn here: (k + 1) / k of the promise, not the promise."""
-    rng = np.random.default_rng(k)
-    held = []
-    for _ in range(200):
-        world = np.abs(rng.normal(0.0, 1.0, (k, 40)))
-        _, high = GroupedErrors(tuple(map(tuple, world))).quantiles(0.8)
-        held.append((np.abs(rng.normal(0.0, 1.0, 1000)) <= high).mean())
-    assert np.mean(held) == pytest.approx(0.8 * (k + 1) / k, abs=0.01)
-    assert most_held(k) == pytest.approx(0.8 * (k + 1) / k) and most_held(k, 0.5) == pytest.approx(0.5 * (k + 1) / k)
-
-
-@pytest.mark.independent
 def test_copies_of_a_row_change_nothing() -> None:
     one = GroupedErrors(tuple((e,) for e in np.linspace(-1, 1, 12)))
     many = GroupedErrors((*one.groups[:-1], one.groups[-1] * 50))
@@ -169,73 +150,30 @@ def test_the_weights_of_all_rows_leave_one_vote_for_the_next_source() -> None:
     assert row_weight(3, 200) == row_weight(3, 1) / 200
 
 
-KNOWN, NEW = (intervals.error_quantiles(domain) for domain in ("known", "new"))
-CLASSES = sorted(NEW)
+WIDE = intervals.error_quantiles()
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_the_shipped_ranges_hold_what_they_promise(name: str) -> None:
-    """On left-out sources, on domains left out whole, and on what was published later; the new range is nowhere narrower."""
-    found, new = intervals.checks(name), NEW[name]
-    assert found["coverage_sources"] >= 0.75
-    assert found["coverage_domains"] >= 0.70
-    assert found.get("coverage_later", 1.0) >= 0.60
-    assert new.groups >= MIN_GROUPS and new.nominal == 0.8
-    for known in (KNOWN[name],) if name in KNOWN else ():
-        assert known.groups >= MIN_GROUPS and new.low <= known.low < known.high <= new.high
-        assert 1.0 < known.width <= new.width
+@pytest.mark.parametrize("name", sorted(CASE_CLASSES))
+def test_the_shipped_ranges_hold_what_they_promise_and_not_by_being_wide(name: str) -> None:
+    """Issue 32: 70 to 90 % of sources and of domains that had no vote; where we do not know, nothing is held.
 
-
-KERNELS = {"attention", "collective", "gemm"}  # hold more than that: chapter 13 says why they are not made narrower
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_the_shipped_ranges_do_not_hold_by_being_wide(name: str) -> None:
-    """Issue 15: at most 90 % of left-out sources and 92 % of left-out domains. What a pool made is judged by the pool."""
+    Of few sources the share is good to two standard errors only.
+    """
     found = intervals.checks(name)
-    assert found["coverage_sources"] <= (0.95 if name in KERNELS else 0.90)
-    assert found["coverage_domains"] <= (1.00 if name in KERNELS else 0.92)
-    pooled = len(NEW[name].pool) > 1
-    assert ("coverage_pool_domains" in found) == ("coverage_pool_sources" in found) == pooled
-    if pooled:
-        assert NEW[name].coverage == found["coverage_pool_domains"] <= 0.96
-        assert found["coverage_pool_sources"] <= 0.92 and found["judged_pool_sources"] > found["judged_sources"]
-    else:
-        assert NEW[name].coverage == found["coverage_domains"]
-    width = {"training_step": 1.35, "inference": 1.6}.get(name)
-    assert width is None or KNOWN[name].width <= width
+    for what in ("sources", "domains"):
+        slack = 2.0 * found.get(f"error_{what}", 0.25) if found[f"judged_{what}"] < 20 else 0.05
+        assert found[f"coverage_{what}"] >= 0.70 - slack - found["unknown"]
+        assert found[f"coverage_{what}"] <= 0.90 + max(slack, 0.09)
+    assert WIDE[name].nominal == 0.8 and WIDE[name].groups >= 4
 
 
-def test_the_shipped_new_range_is_the_wider_of_two_and_its_check_has_an_error() -> None:
-    told = [name for name in CLASSES if "domains_alone" in intervals.checks(name)]
-    assert set(told) >= {"gemm", "attention", "collective", "memory", "scalar"}
-    for name in told:
-        found = intervals.checks(name)
-        known = KNOWN[name].high if name in KNOWN else 0.0
-        assert NEW[name].high == pytest.approx(max(known, found["domains_alone"]))
-        assert found["coverage_domains_alone"] <= found["coverage_domains"] + 1e-9
-        assert ("error_sources" in found) == (found["judged_sources"] > 1) and found.get("error_sources", 0.0) < 0.12
-    own = (_left(known=12, domains=9),)
-    assert ranges.levels(own).domains == ranges.levels(own).new == pytest.approx((-0.8, 0.8))
-    small = ranges.held_domains(own, alone=True)
-    assert ranges.held_domains(own).keys() == small.keys()
-
-
-def test_every_class_has_a_range_or_a_reason() -> None:
-    from mlsysim.evidence.cases import CLASSES
-
-    assert set(intervals.class_names()) | set(intervals.refusals()) == set(CLASSES)
-    for name, why in intervals.refusals().items():
-        assert "are needed" in why
-        with pytest.raises(InputError, match="has none"):
-            intervals.interval(name, 1.0)
-    for ask in (intervals.seen, intervals.checks):
+def test_every_class_has_a_range() -> None:
+    assert set(intervals.class_names()) == set(CASE_CLASSES) == set(WIDE)
+    for ask in (intervals.seen, intervals.checks, intervals.came):
         with pytest.raises(UnknownNameError):
             ask("weather")
     with pytest.raises(UnknownNameError):
         intervals.interval("weather", 1.0)
-    with pytest.raises(UnknownNameError):
-        intervals.error_quantiles("wide")
     with pytest.raises(InputError, match="predicted"):
         intervals.interval("training_step", 0.0)
 
@@ -246,15 +184,63 @@ PLACE = {"generation": "Hopper", "kind": "dense", "precision": "16-bit", "phase"
 def test_an_answer_says_on_which_ground_it_lies() -> None:
     known = intervals.interval("training_step", 10.0, PLACE)
     assert (known.domain, known.missing, known.where) == ("known", (), "in domain")
+    assert f"{known.quantiles.near} of them here" in str(known) and known.quantiles.near > 5
     for part, value in (("generation", "Volta"), ("kind", "sparse"), ("precision", "2-bit"), ("phase", "distilling")):
         new = intervals.interval("training_step", 10.0, PLACE | {part: value})
         assert (new.domain, new.missing) == ("new", (f"{part} {value!r}",))
         assert f"out of domain: no source covers {part} {value!r}" in str(new) and new.to_dict()["domain"] == "new"
         assert new.low <= known.low and known.high <= new.high
-    assert intervals.interval("training_step", 10.0).domain == "new"  # nobody said where
+        assert new.ends == intervals.interval("training_step", 10.0).ends  # where nobody said where
+    assert intervals.interval("training_step", 10.0).domain == "new"
     step = training.training_step("Llama-3.1-8B", Plan(tp=8), "V100", global_batch=16, seq=2048, precision="fp16")
     if step.efficiencies.name == "calibrated":
         assert "no source covers generation 'Volta'" in str(step.interval()) and "out of domain" in str(step.explain())
+
+
+@pytest.mark.independent
+def test_ground_is_known_only_if_its_left_out_rows_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six sources in one place err by half as much as those of the class, six in another by twice as much: ends by hand."""
+    entry = {
+        "spread": 0.2, "groups": 12, "rows": 99, "coverage_sources": 0.8,
+        "places": {"a | x |  | ": [0.1, 6], "b | x |  | ": [0.4, 6]},
+        "seen": {"generation": ["a", "b"], "kind": ["x", "y"]},
+    }  # fmt: skip
+    shared = {"nominal": 0.8, "spreads": 1.5, "date": "2026-11-23", "sources": 12, "rows": 99}
+    monkeypatch.setattr(intervals, "_file", lambda: {"ranges": shared, "made": entry})
+    intervals.error_quantiles.cache_clear(), intervals.seen.cache_clear(), intervals.class_names.cache_clear()
+    try:
+        found = {
+            (g, k): intervals.interval("made", 1.0, {"generation": g, "kind": k, "precision": "", "phase": ""})
+            for g, k in (("a", "x"), ("b", "x"), ("a", "y"), ("c", "x"))
+        }
+    finally:
+        intervals.error_quantiles.cache_clear(), intervals.seen.cache_clear(), intervals.class_names.cache_clear()
+    drawn = {size: size**0.75 * 0.2**0.25 for size in (0.1, 0.4)}  # six sources against two
+    assert math.log(found["a", "x"].high) == pytest.approx(1.5 * drawn[0.1])
+    assert math.log(found["b", "x"].high) == pytest.approx(1.5 * drawn[0.4])
+    assert math.log(found["a", "y"].high) == math.log(found["c", "x"].high) == pytest.approx(1.5 * 0.2)
+    assert [f.domain for f in found.values()] == ["known", "new", "new", "new"]
+    assert "its own sources err more than strangers do" in found["b", "x"].where
+    assert found["a", "y"].missing == ("these parts together",) and found["c", "x"].missing == ("generation 'c'",)
+
+
+@pytest.mark.independent
+def test_a_range_wider_than_two_and_a_half_says_that_we_do_not_know() -> None:
+    def made(end: float) -> intervals.Interval:
+        q = intervals.ErrorQuantiles("made", "new", 0.8, -end, end, 9, 9, 0.8, "2026-11-23")
+        return intervals.Interval(1.0, math.exp(-end), math.exp(end), q, ("a thing",))
+
+    says = "we do not know"
+    for end, unknown in ((math.log(2.49), False), (math.log(2.51), True)):
+        found = made(end)
+        assert found.unknown is found.to_dict()["unknown"] is found.quantiles.to_dict()["unknown"] is unknown
+        texts = (str(found), found.whose, found.words("s"), " ".join(" ".join(found.quantiles.summary()).split()))
+        assert [says in text for text in texts] == [unknown] * 4
+    row = ScoredRow("1", "A", 1.0, 1.0, 0.0, True, "", (), low=0.3, high=3.0, domain="new")
+    near = dataclasses.replace(row, id="2", low=0.5, high=2.0)
+    assert (row.unknown, row.inside) == (True, False) and (near.unknown, near.inside) == (False, True)
+    s = summarise([row, near], [0.1, 0.1])
+    assert (s.unknown, s.coverage) == (0.5, 0.5) and "of 50.0 % we do not know" in " ".join(str(s).split())
 
 
 def test_arithmetic_has_a_range_of_its_own() -> None:
@@ -265,119 +251,180 @@ def test_arithmetic_has_a_range_of_its_own() -> None:
         "memory", 1e9, {"generation": "", "kind": "training_peak", "precision": "16-bit", "phase": ""}
     )
     assert counted.quantiles.width < 1.1 < measured.quantiles.width
-    assert "between x0.99" in str(counted) and "between x0.80 and x1.25" in str(measured)
+    assert "between x0.99" in str(counted) and "between x0.8" in str(measured)
 
 
-# Two levels, by hand
+def test_every_command_that_prints_a_range_says_that_we_do_not_know(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With ranges of any width too wide, each says so; with none, nobody does."""
+    commands = (
+        "train --model Llama-3.1-8B --node DGX-H100 --tp 8 --global-batch 64 --seq 8192",
+        "serve --model Llama-3.1-8B --device H100 --batch 8 --input-len 1000 --output-len 100",
+        "plan --model Llama-3.1-8B --node DGX-H100 --global-batch 64 --seq 4096 --max-cp 1",
+        "frontier --model Llama-3.1-8B --device H200 --input-len 1024 --output-len 1024",
+    )
+
+    def said(limit: float) -> list[bool]:
+        monkeypatch.setattr(intervals, "LARGEST", limit)
+        found = []
+        for command in commands:
+            main(command.split())
+            found.append("we do not know" in " ".join(capsys.readouterr().out.split()))
+        return found
+
+    assert said(1.001) == [True] * len(commands) and said(1e9) == [False] * len(commands)
 
 
-def _left(name: str = "gemm", known: int = 12, domains: int = 10) -> ranges.Left:
-    """Sources with errors 0.01, -0.02, 0.03 ..., and domains with ten times as much."""
-    sources = tuple(ranges.LeftError(f"s{i}", f"S{i}", 0.01 * i * (-1) ** i, "known") for i in range(1, known + 1))
-    whole = {
-        f"generation: {i}": (ranges.LeftError(f"s{i}", f"S{i}", 0.1 * i * (-1) ** i, "known"),)
-        for i in range(1, domains + 1)
+# Spreads, by hand
+
+
+def _left(name: str, *errors: tuple[str, str, float]) -> ranges.Left:
+    """Rows of source, place and error; the domains of the first parts, twice as far off."""
+    rows = tuple(ranges.LeftError(f"{name}{i}", s, e, place) for i, (s, place, e) in enumerate(errors))
+    by: dict[str, list[ranges.LeftError]] = {}
+    for e in rows:
+        by.setdefault(f"generation: {e.place}", []).append(dataclasses.replace(e, error=2.0 * e.error))
+    return ranges.Left(name, rows, {label: tuple(each) for label, each in by.items()}, {"generation": ("a",)})
+
+
+@pytest.mark.independent
+def test_the_size_of_a_source_holds_what_its_rows_share_and_what_they_do_not() -> None:
+    """Root of the square of the mean and the variance about it: 0.3 shared and 0.4 apart make 0.5."""
+    rows = [ranges.LeftError(str(i), "A", 0.3 + apart, "") for i, apart in enumerate((-0.4, 0.4))]
+    assert ranges.sizes(rows) == {"A": pytest.approx(0.5)}
+    assert ranges.sizes([ranges.LeftError("1", "A", 0.0, "")])["A"] > 0  # nothing is printed to more digits
+
+
+@pytest.mark.independent
+def test_a_class_takes_the_wider_of_sets_and_domains_and_is_drawn_to_the_others() -> None:
+    """Four sources of size 0.1, without their domains 0.2; the other class has eight of 0.4, without them 0.8."""
+    assert ranges.wider_spread(0.2, 0.1) == 0.2 and ranges.wider_spread(0.2, 0.5) == 0.5
+    lefts = {
+        "gemm": _left("gemm", *((f"S{i}", "a", 0.1) for i in range(4))),
+        "attention": _left("attention", *((f"T{i}", "b", 0.4) for i in range(8))),
     }
-    return ranges.Left(name, sources, whole, {"generation": ("a",)})
+    spreads = ranges.Spreads(lefts)
+    assert spreads.own == {"gemm": (pytest.approx(0.2), 4), "attention": (pytest.approx(0.8), 8)}
+    gemm = math.exp((4 * math.log(0.2) + 2 * math.log(0.8)) / 6)
+    assert spreads.of_class("gemm") == pytest.approx(gemm)
+    assert spreads.of("gemm")("a") == pytest.approx(math.exp((4 * math.log(0.1) + 2 * math.log(gemm)) / 6))
+    assert spreads.of("gemm")("elsewhere") == pytest.approx(gemm)
+    narrow = dataclasses.replace(lefts["gemm"], domains={})
+    assert ranges.Spreads({"gemm": narrow}).own["gemm"] == (pytest.approx(0.1), 4)
 
 
 @pytest.mark.independent
-def test_each_level_is_an_order_statistic_of_its_own_votes() -> None:
-    """12 sources: 13 votes, one beyond the end, 20 % are 2.6 of them: the eleventh size. 10 domains: the ninth."""
-    found = ranges.levels([_left()])
-    assert found.known == pytest.approx((-0.11, 0.11))
-    assert found.new == pytest.approx((-0.9, 0.9))
-    assert found.votes == {"known": 12, "new": 10, "counted": 0}
-    assert ranges.levels([_left(known=8)]).known is None and ranges.levels([_left(domains=8)]).new is None
-    pooled = ranges.levels([_left(known=8), _left("attention", known=8)])
-    assert pooled.votes["known"] == 16 and pooled.known is not None
+def test_who_is_judged_has_no_vote_in_any_class() -> None:
+    """A source of size 3 in both classes; without it each has only small ones, and it is held nowhere."""
+    far, near = ("FAR", "a", 3.0), [(f"S{i}", "a", 0.1 * (-1) ** i) for i in range(10)]
+    lefts = {name: _left(name, far, *near) for name in ("gemm", "attention")}
+    without = ranges.Spreads(lefts, "FAR")
+    assert {n for _, n in without.own.values()} == {10} and without.of("gemm")("a") < 0.3 < ranges.Spreads(lefts).of(
+        "gemm"
+    )("a")
+    standard = ranges.in_spreads(lefts)
+    assert standard["gemm", "FAR"] == [pytest.approx(3.0 / without.of("gemm")("a"))]
+    assert ranges.quantile(standard, "FAR") < ranges.quantile(standard) or ranges.quantile(standard) < 3.0
+    held = ranges.held_sources(lefts, standard)
+    assert held["gemm"]["FAR"] == held["attention"]["FAR"] == 0.0 and held["gemm"]["S1"] == 1.0
+    rows = frozenset(e.id for e in lefts["gemm"].domains["generation: a"])
+    assert "gemm" not in ranges.Spreads(lefts, rows=rows).own  # all its rows lie in the judged domain
 
 
 @pytest.mark.independent
-def test_new_ground_is_nowhere_narrower() -> None:
-    assert ranges.wider_quantile(0.2, 0.1) == 0.2 and ranges.wider_quantile(0.2, 0.5) == 0.5
-    narrow = dataclasses.replace(
-        _left(), domains={f"d{i}": (ranges.LeftError(f"x{i}", "S", 0.001, "new"),) for i in range(9)}
-    )
-    assert ranges.levels([narrow]).new == ranges.levels([narrow]).known
+def test_a_domain_is_judged_without_its_rows_and_by_its_sources() -> None:
+    """Domain b has one source far off of one row and one near of nine: half of it is held, not nine tenths."""
+    near = [(f"S{i}", "a", 0.1 * (-1) ** i) for i in range(12)]
+    lefts = {"gemm": _left("gemm", *near, ("B1", "b", 2.0), *[("B2", "b", 0.02)] * 9)}
+    held = ranges.held_domains(lefts, ranges.in_spreads(lefts))
+    assert held["gemm"]["generation: b"] == 0.5
 
 
 @pytest.mark.independent
-def test_who_is_judged_has_no_vote() -> None:
-    """Without the source of the largest error the end moves in; without a domain its rows are gone from all others."""
-    left = _left(known=13)
-    assert ranges.levels([left]).known == pytest.approx((-0.12, 0.12))
-    without = ranges.levels([left], without_source="S13")
-    assert without.known == pytest.approx((-0.11, 0.11)) and without.votes["known"] == 12
-    both = ranges.levels([left, _left("attention", known=13)], without_source="S13")
-    assert both.votes == {
-        "known": 24,
-        "new": 20,
-        "counted": 0,
-    }  # a source that measured two classes has no vote in either
-    shared = dataclasses.replace(
-        _left(), domains={**_left().domains, "precision: b": _left().domains["generation: 10"]}
-    )
-    found = ranges.levels([shared], without_domain=("gemm", "generation: 10"))
-    assert found.new == pytest.approx((-0.8, 0.8)) and found.votes["new"] == 9
-    # S10's row is gone from known ground too: of 1 to 12 without 10 the second from the end stays
-    assert found.known == pytest.approx((-0.11, 0.11)) and found.votes["known"] == 11
+def test_a_new_source_of_a_small_class_is_held_as_often_as_promised() -> None:
+    """60 worlds of four classes of 3 to 30 sources whose spreads differ by three, drawn here; half of the rows in places of their own."""
+    rng = np.random.default_rng(32)
+    inside: dict[int, list[float]] = {}
+    for _ in range(60):
+        lefts, coming = {}, {}
+        for name, k in (("gemm", 3), ("attention", 6), ("memory", 12), ("scalar", 30)):
+            spread = rng.lognormal(math.log(0.2), 0.35)
+            drawn = [(f"{name}{i}", f"p{i % 2}", rng.normal(0.0, spread)) for i in range(k + 1)]
+            rows = [(s, p, float(rng.normal(c, spread / 2))) for s, p, c in drawn for _ in range(5)]
+            new = f"{name}{k}"
+            lefts[name] = dataclasses.replace(_left(name, *(r for r in rows if r[0] != new)), domains={})
+            coming[name] = [(p, e) for s, p, e in rows if s == new]
+        q, spreads = ranges.quantile(ranges.in_spreads(lefts)), ranges.Spreads(lefts)
+        for n, (name, rows) in enumerate(coming.items()):
+            inside.setdefault(n, []).append(np.mean([abs(e) <= q * spreads.of(name)(p) for p, e in rows]))
+    assert 0.76 <= np.mean([np.mean(shares) for shares in inside.values()]) <= 0.88
+    assert all(0.68 <= np.mean(shares) <= 0.92 for shares in inside.values())
 
 
 @pytest.mark.independent
-def test_a_domains_vote_is_split_over_its_sources_and_theirs_over_rows() -> None:
-    """Nine domains of two sources, A with one row of size 0.1, B with nine of size 1.1 to 1.9.
+def test_a_range_too_wide_to_say_anything_holds_nothing() -> None:
+    """Errors of 0.5 and 1.0 in turn: ranges that would hold them reach beyond ln 2.5, and hold none."""
+    assert [ranges.held(0.1, end) for end in (0.2, 0.05, 0.91, 0.92)] == [1.0, 0.0, 1.0, 0.0]
+    lefts = {"gemm": _left("gemm", *((f"S{i}", "a", 0.5 + 0.5 * (i % 2)) for i in range(12)))}
+    assert set(ranges.held_sources(lefts, ranges.in_spreads(lefts))["gemm"].values()) == {0.0}
+    found = ranges.entries(lefts, datetime.date(2026, 11, 23))["gemm"]
+    assert (found["unknown"], found["coverage_sources"]) == (1.0, 0.0)
 
-    Ten votes, one beyond: two halves of B's, of the domains of 1.9 and 1.8, fill the other tenth, and 1.7 is the end. Split
-    over rows, B would have nine tenths of each vote, and the end were 1.8.
-    """
-    domains = {
-        f"d{i}": (
-            ranges.LeftError(f"a{i}", "A", 0.1, "new"),
-            *(ranges.LeftError(f"b{i}{j}", "B", 1.0 + 0.1 * i, "new") for j in range(9)),
+
+@pytest.mark.independent
+def test_sets_are_left_out_whole_and_a_source_is_in_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three sets the fits see the other two, less the sources of the judged one; of a single set the other sources."""
+    kind, seen = CASE_CLASSES["gemm"], []
+    cases = tuple(
+        Case(str(i), group, 1.0, 0.1, {}, set=order)
+        for i, (group, order) in enumerate(
+            (("A", "first"), ("B", "first"), ("A", "second"), ("C", "second"), ("D", "third"))
         )
-        for i in range(1, 10)
-    }
-    left = dataclasses.replace(_left(), domains=domains)
-    assert ranges.levels([left]).domains == pytest.approx((-1.7, 1.7))
-    by_rows = GroupedErrors(tuple(tuple(e.error for e in errors) for errors in domains.values()))
-    assert by_rows.quantiles() == pytest.approx((-1.8, 1.8))
-    assert ranges.share_held(domains["d9"], (-1.0, 1.0)) == 0.5  # one of two sources, though one row of ten
-    split = GroupedErrors.by_source([(e.source, e.error) for e in errors] for errors in domains.values())
-    assert split.rows == 90 and {n for group in split.parts for n in group} == {2, 18}
-    ten = GroupedErrors.by_source([[("A", 0.1), ("B", 1.0 + i), ("B", 0.0)] for i in range(10)])
-    assert ten.left_out()[0] == pytest.approx((-6.0, 6.0)) and ten.left_out()[9] == pytest.approx((-5.0, 5.0))
-    # without its own a domain of 1 to 5 meets an end of 6, one of 6 to 10 an end of 5: a quarter of five votes is beyond
-    assert ten.coverage() == pytest.approx((5 * 1.0 + 5 * 0.75) / 10)
+    )
+
+    def fit(name: str, kept: Any) -> dict[str, Any]:
+        seen.append("".join(c.id for c in kept))
+        return {}
+
+    monkeypatch.setattr(leaving, "fit", fit)
+    report = leaving.by_set(CaseFile("x", kind, cases))
+    assert [r.id for r in report.rows] == ["0", "1", "2", "3", "4"]
+    assert seen == ["34", "14", "0123"]
+    seen.clear()
+    leaving.by_set(CaseFile("x", kind, cases[:2]))
+    assert seen == ["1", "0"]
 
 
 @pytest.mark.independent
-def test_a_new_domain_falls_inside_as_often_as_promised() -> None:
-    """150 worlds of 14 domains with one to five sources of one to twenty rows, drawn here; a new domain's sources vote alike."""
-    rng = np.random.default_rng(12)
+def test_what_came_is_judged_by_what_was_there_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve sources of the first set err by 0.1, predicted 1.1; of the second, one measured 1.0 is held and one of 3.0 is not."""
+    kind = CASE_CLASSES["gemm"]
+    first = tuple(
+        Case(f"f{i}", f"F{i}", math.exp(0.1 * (i % 3)), 0.1, {"device": "H100"}, set="first") for i in range(12)
+    )
+    second = tuple(Case(f"s{m}", f"S{m}", m, 0.1, {"device": "H100"}, set="second") for m in (1.0, 3.0))
+    fits = []
 
-    def domain() -> list[tuple[int, float]]:
-        centre = rng.normal(0.0, 0.1)
-        each = [(s, rng.normal(centre, 0.1), int(rng.integers(1, 21))) for s in range(int(rng.integers(1, 6)))]
-        return [(s, float(e)) for s, middle, n in each for e in rng.normal(middle, 0.05, n)]
+    def scored(file: CaseFile, _: Any) -> Report:
+        rows = tuple(
+            ScoredRow(c.id, c.group, c.measured, 1.1, 1.1 / c.measured - 1.0, True, "", ()) for c in file.cases
+        )
+        return Report("gemm", "calibrated", rows, summarise(rows, [0.1] * len(rows)))
 
-    held = []
-    for _ in range(150):
-        _, high = GroupedErrors.by_source(domain() for _ in range(14)).quantiles()
-        new = domain()
-        by = [np.mean([abs(e) <= high for s, e in new if s == own]) for own in {s for s, _ in new}]
-        held.append(np.mean(by))
-    assert 0.80 <= np.mean(held) <= 0.80 * 15 / 14 + 0.04
+    for module in (ranges, leaving):
+        monkeypatch.setattr(module, "fit", lambda name, cases: fits.append({c.set for c in cases}) or {})
+        monkeypatch.setattr(module, "score_with", scored)
+    found = ranges.foretold({"gemm": CaseFile("x", kind, first + second)})["gemm"]
+    assert list(found) == ["second"] and {"second"} not in fits and {"first", "second"} not in fits
+    assert (found["second"].held, found["second"].sources) == (0.5, 2)
+    assert found["second"].error == pytest.approx((0.1 + (1 - 1.1 / 3.0)) / 2)
+    assert found["second"].promised == pytest.approx(np.mean([abs(1.1 / c.measured - 1.0) for c in first]))
 
 
-@pytest.mark.independent
-def test_a_domain_without_which_no_range_is_left_is_not_judged() -> None:
-    """Ten domains judge one by nine others; nine by left-out sources without the domain's rows; with nine of both nobody judges."""
-    assert set(ranges.held_domains([_left(known=13, domains=10)])) == {f"generation: {i}" for i in range(1, 11)}
-    few = ranges.held_domains([_left(known=13, domains=9)])
-    # sizes 0.01 to 0.13 but the judged one's: the end is 0.11 or 0.12, and only the domain of 0.1 lies within
-    assert few == {f"generation: {i}": float(i == 1) for i in range(1, 10)}
-    assert ranges.held_domains([_left(known=9, domains=9)]) == {}
+def test_a_domain_that_holds_most_is_not_left_out() -> None:
+    assert ranges._most(["a", "a", "b"], ["a", "a", "b", "c"]) is True
+    assert ranges._most(["a", "a", "a"], ["a", "a", "a", "b", "c"]) is False  # most rows, not most sources
 
 
 @pytest.mark.independent
@@ -394,91 +441,9 @@ def test_a_domain_is_small_or_large_among_rows_that_are_asked_about() -> None:
 
     every = {label: report(tuple(some)) for label, some in domains.domains_left_out("scalar", cases).items()}
     assert {"phase: empirical", "phase: closed_form", "kind: mtbf"} < set(every)
-    found = ranges.left_errors(Leaving(file, {}, report(cases), report(cases), every))
+    found = ranges.left_errors(Leaving(file, {}, *[report(cases)] * 3, every))
     assert set(found.domains) == {"kind: cost", "kind: mfu"}
-
-
-@pytest.mark.independent
-def test_the_check_over_domains_can_fail() -> None:
-    """Domains that lie ever further out: each lies outside what the others make only if it is an extreme one."""
-    far = {f"d{i}": (ranges.LeftError(f"x{i}", f"S{i}", 2.0**i, "new"),) for i in range(12)}
-    held = ranges.held_domains([dataclasses.replace(_left(), domains=far)])
-    assert held["d11"] == 0.0 and held["d5"] == 1.0
-
-
-@pytest.mark.independent
-def test_rows_of_a_new_kind_are_judged_by_the_wide_range() -> None:
-    left = _left()
-    odd = ranges.LeftError("o", "ODD", 0.5, "new")
-    assert ranges.held_sources([dataclasses.replace(left, sources=(*left.sources, odd))])["ODD"] == 1.0
-    known = dataclasses.replace(odd, ground="known")
-    assert ranges.held_sources([dataclasses.replace(left, sources=(*left.sources, known))])["ODD"] == 0.0
-
-
-def test_a_domain_that_holds_most_is_not_left_out() -> None:
-    assert ranges._most(["a", "a", "b"], ["a", "a", "b", "c"]) is True
-    assert ranges._most(["a", "a", "a"], ["a", "a", "a", "b", "c"]) is False  # most rows, not most sources
-
-
-def test_sources_are_split_by_their_month(tmp_path: Path) -> None:
-    cases = tuple(Case(str(i), group, 1.0, 0.1, {}) for i, group in enumerate(("KORT", "MB2511", "LL3")))
-    file = CaseFile("x.csv", CASE_CLASSES["training_step"], cases)
-    early, later = ranges.split_by_time(file, "2025-01")
-    assert ([c.group for c in early], [c.group for c in later]) == (["KORT", "LL3"], ["MB2511"])
-    with pytest.raises(InputError, match="no month for source 'NOBODY'"):
-        ranges.split_by_time(dataclasses.replace(file, cases=(Case("1", "NOBODY", 1.0, 0.1, {}),)), "2025-01")
-    assert all(re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", month) and where for month, where in ranges.published().values())
-
-
-def test_later_rows_have_no_part_in_what_judges_them() -> None:
-    """Products of three early sources and one late: the late one's measurement moves nothing but its own verdict."""
-    groups = ["VIDUR"] * 4 + ["AZURE"] * 4 + ["DGEMM"] * 3
-    rows = [
-        Case(
-            str(i), g, t, 0.1, {"device": "H100", "precision": "bf16", "m": 4096.0, "n": 4096.0, "k": 4096.0 + 512 * i}
-        )
-        for i, (g, t) in enumerate(zip(groups, [3e-4] * 11, strict=True))
-    ]
-    file = CaseFile("x.csv", CASE_CLASSES["gemm"], tuple(rows))
-    held = ranges.held_later([file], "2025-01")
-    assert set(held) == {"DGEMM"} and held["DGEMM"] == 0.0  # too few votes for a range: nothing is held
-    with pytest.raises(InputError, match="nothing was published from 2030-01 on"):
-        ranges.held_later([file], "2030-01")
-    with pytest.raises(InputError, match="nothing was published before 2020-01"):
-        ranges.held_later([file], "2020-01")
-
-
-def test_a_class_that_nobody_had_published_is_judged_by_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products make the range; the first collectives lie on new ground, where ten domains hold 0.9: ln 1.2 is within, ln 3 is not."""
-    early = CaseFile("x.csv", CASE_CLASSES["gemm"], (Case("g", "VIDUR", 1.0, 0.1, {"device": "H100"}),))
-    inputs = {"op": "all_reduce", "device": "H100", "n_ranks": 8.0, "ranks_per_node": 8.0}
-    cases = tuple(Case(str(m), "INFSIM", m, 0.1, inputs) for m in (1.0, 2.5))
-    file = CaseFile("y.csv", CASE_CLASSES["collective"], cases)
-    asked = []
-
-    def score_with(late: CaseFile, _: object) -> Report:
-        rows = tuple(ScoredRow(c.id, c.group, c.measured, 1.2 * c.measured**2, 1.0, True, "", ()) for c in late.cases)
-        return Report("collective", "calibrated", rows, summarise(rows, [0.1] * len(rows)))
-
-    monkeypatch.setattr(ranges, "left_errors", lambda found: _left(known=12, domains=10))
-    monkeypatch.setattr(ranges, "score_with", score_with)
-    held = ranges.held_later([file, early], "2025-01", lambda one: asked.append(one.name))  # type: ignore[func-returns-value,arg-type,return-value]
-    assert asked == ["x.csv"] and held == {"INFSIM": 0.5}
-
-
-@needs_open_cases
-@pytest.mark.slow
-def test_the_shipped_quantiles_are_those_of_the_open_cases(shared: Path) -> None:
-    """Without refitting: the quick check that the file belongs to these cases and to this model."""
-    paths = [OPEN / "training_step.open.csv", SECOND / "training_step.open.csv"]
-    report, cases = left_out(shared, *paths).sources, read_cases(paths).cases
-    errors: dict[str, list[float]] = {}
-    for row, ground in zip(report.rows, domains.grounds("training_step", cases), strict=True):
-        if ground == "known" and row.predicted:
-            errors.setdefault(row.group, []).append(math.log(row.predicted / row.measured))
-    found, q = GroupedErrors(tuple(map(tuple, errors.values()))), KNOWN["training_step"]
-    assert (len(found.groups), found.rows) == (q.groups, q.rows)
-    assert found.quantiles(q.nominal) == pytest.approx((q.low, q.high), abs=0.02)
+    assert [e.counted for e in found.sets] == [True] * 6 + [False] * 4
 
 
 def test_a_step_has_a_range_when_its_efficiencies_have_a_record() -> None:
@@ -510,7 +475,7 @@ def test_an_answer_has_a_range_when_its_efficiencies_have_a_record() -> None:
         output_len=100,
     )
     for result, value in ((known.prefill, known.ttft), (known.decode, known.itl), (known, known.e2e)):
-        q = (KNOWN if result.interval().domain == "known" else NEW)["inference"]
+        q = result.interval().quantiles
         low, high = result.interval().ends
         assert (low, high) == pytest.approx((value / math.exp(q.high), value / math.exp(q.low)))
         assert low < value < high
@@ -571,3 +536,25 @@ def test_the_range_holds_about_what_it_promises_where_a_source_moves_the_fit_lit
 def test_the_range_has_no_guarantee_for_any_fit() -> None:
     """A fit that does one thing with an even and another with an odd number of sources, in the manner of Barber and others (2021)."""
     assert _held(lambda n: 100.0 * (n % 2), 11) == 0.0  # ten fit well, eleven do not, and none of the errors says so
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+def test_what_two_devices_share_of_an_error_is_found_again(share: float) -> None:
+    """Drawn here: an error of each question and source, and one of each device in it; rows of one device make no pair."""
+    rng, cases, errors = np.random.default_rng(3), [], []
+    for source in range(40):
+        scale = 0.05 * (1 + source % 5)  # sources whose errors are larger count no more
+        for question in range(20):
+            u = rng.normal(0, scale * share**0.5)
+            for device in ("A", "B"):
+                name = f"{source} {question} {device}"
+                inputs = {"model": "m", "batch": question, "device": device, "peak_flops": 1.0 + (device == "A")}
+                cases.append(Case(id=name, group=f"S{source}", measured=1.0, tolerance=None, inputs=inputs))
+                errors.append(
+                    ranges.LeftError(name, f"S{source}", u + rng.normal(0, scale * (1 - share) ** 0.5), "known")
+                )
+    found = ranges.shared_error(cases, errors)
+    assert found["shared"] == pytest.approx(share, abs=0.06)
+    assert (found["shared_sources"], found["shared_pairs"]) == (40, 800)
+    assert ranges.shared_error([c for c in cases if c.inputs["device"] == "A"], errors) == {}

@@ -69,6 +69,23 @@ def test_a_pipeline_of_which_nothing_is_said_has_as_many_micro_batches_as_stages
 
 
 @pytest.mark.independent
+def test_who_shards_weights_and_recomputes_nothing_may_hold_copies_of_all_of_them() -> None:
+    """By hand, in a model whose layers are nearly all: 2 bytes more for every parameter, the middle where nothing is said."""
+    plain = PEAK | {
+        "pp": 1,
+        "dp": 64,
+        "batch_per_dp_rank": 1,
+        "seq": 1,
+        "vocab": 128,
+        "recompute": "none",
+        "layers": 64,
+    }
+    least = predict("training_peak", plain | {"recompute": "selective"})
+    layers = 64 * (4 * 1024**2 + 3 * 1024 * 4096)
+    assert predict("training_peak", plain) == pytest.approx((least * (least + 2 * layers)) ** 0.5, rel=0.05)
+
+
+@pytest.mark.independent
 def test_the_fit_is_a_log_mean_with_one_vote_for_the_start() -> None:
     def sample(beside: float, group: str) -> tuple[dict[str, object], float, str]:
         inputs = {"params": 1e9, "weight_bytes": 2e9, "input_len": 64}

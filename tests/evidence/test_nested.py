@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import ROOT
 
 from mlsysim.errors import UnknownNameError
 from mlsysim.evidence import reality
-from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence.predictors import PREDICTORS
 from mlsysim.evidence.predictors.training_structures import ALTERNATIVES, COUNTED, SHIPPED, Rows, Structure, Variant
 from mlsysim.evidence.scoring import nested
@@ -17,7 +16,6 @@ from mlsysim.evidence.scoring.nested import Search, mean_and_error, shipped_nest
 from mlsysim.evidence.scoring.scores import shipped_scores
 
 independent = pytest.mark.independent
-OPEN = ROOT.parent / "shared" / "reference" / "cases"
 PLAIN = dataclasses.replace(COUNTED, attention="maker's library apart")
 
 
@@ -123,10 +121,7 @@ def test_the_shipped_errors_are_of_the_shipped_sources(start: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(("start", "source"), [("counted", "KORT"), ("counted", "TORCHAO"), ("nothing", "SC21")])
 def test_a_fold_searched_again_errs_as_shipped(start: str, source: str) -> None:
-    """On the open cases: one source without a say, the whole search."""
-    if not OPEN.is_dir():
-        pytest.skip("the open cases are not on this machine")
-    both = [OPEN / "training_step.open.csv", OPEN.with_name("cases_second") / "training_step.open.csv"]
-    found = Search(read_cases(both, "training_step"))
+    """On the shipped rows: one source without a say, the whole search."""
+    found = Search(shipped_rows.cases("training_step"))
     fold = found.without(found.source == found.sources.index(source), nested.STARTS[start])
     assert fold.error == pytest.approx(shipped_nested(start).folds[source], abs=1e-4)

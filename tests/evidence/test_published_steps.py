@@ -11,6 +11,7 @@ from support import ROOT
 
 from mlsysim import catalog, evidence, training
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence import scoring
 from mlsysim.evidence.cases import read_cases
 from mlsysim.evidence.predictors import shipped_constants
@@ -19,13 +20,6 @@ from mlsysim.evidence.scoring.leaving import leave_out
 from mlsysim.evidence.scoring.scores import ScoreSheet, as_toml, count_constants, measure, shipped_scores
 from mlsysim.evidence.studies.shipped import training_cases
 from mlsysim.parallelism import Plan
-
-OPEN = ROOT.parent / "shared" / "reference" / "cases" / "training_step.open.csv"
-SECOND = OPEN.parent.with_name("cases_second") / OPEN.name
-needs_open_cases = pytest.mark.skipif(
-    not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
-)
-
 
 # Rates and times
 
@@ -139,7 +133,7 @@ def test_the_sheet_reads_as_it_was_written() -> None:
     assert sheet.rows == sum(plain.n for plain, _ in sheet.groups.values())
     mean = sum(honest.mape for _, honest in sheet.groups.values()) / len(sheet.groups)
     assert sheet.leave_one_group_out.mape == pytest.approx(mean, abs=1e-4)
-    assert list(sheet.switched) == ["products", "attention", "software"]
+    assert list(sheet.switched) == ["kernels", "step", "software"]
     assert sheet.constants == count_constants(shipped_constants("training_step"))
     assert sheet.leave_one_group_out.mape < min(sheet.baselines.values())
 
@@ -151,10 +145,9 @@ def test_a_class_without_scores_is_refused() -> None:
 
 
 @pytest.mark.slow
-@needs_open_cases
-def test_a_sample_of_the_shipped_scores_is_that_of_the_open_cases() -> None:
+def test_a_sample_of_the_shipped_scores_is_that_of_the_rows() -> None:
     """Every tenth source is left out of a fit of its own; the whole sheet takes fifty fits, which the night has."""
-    file, shipped = read_cases([OPEN, SECOND]), shipped_scores("training_step")
+    file, shipped = shipped_rows.cases("training_step"), shipped_scores("training_step")
     assert len(file.cases) == shipped.rows
     for group in sorted(shipped.groups)[::10]:
         rows = tuple(c for c in file.cases if c.group == group)
@@ -172,12 +165,13 @@ def test_a_sample_of_the_shipped_scores_is_that_of_the_open_cases() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.slow
-@needs_open_cases
-def test_the_shipped_scores_are_those_of_the_open_cases(shared: Path) -> None:
-    file = read_cases([OPEN, SECOND])
+def test_the_shipped_scores_are_those_of_the_rows(shared: Path) -> None:
+    file = shipped_rows.cases("training_step")
     shipped = shipped_scores("training_step")
     again = measure(
-        left_out(shared, OPEN, SECOND), fit_constants.baseline_errors(file), datetime.date.fromisoformat(shipped.date)
+        left_out(shared, "training_step"),
+        fit_constants.baseline_errors(file),
+        datetime.date.fromisoformat(shipped.date),
     )
     assert (again.cases, again.rows, again.constants) == (shipped.cases, shipped.rows, shipped.constants)
     assert again.ladder == pytest.approx(shipped.ladder, abs=2e-3)

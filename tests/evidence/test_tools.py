@@ -24,7 +24,7 @@ def test_every_tool_answers_or_says_why_not() -> None:
 @pytest.mark.independent
 def test_errors_are_answers_over_what_was_published() -> None:
     q = tools.questions()["cache-dense"]
-    assert q.published == 476_016 == server_start("llama-8b").logged["kv_tokens"].value
+    assert q.published == 476_016 == server_start("llama-8b").logged["kv_cache_tokens"]
     assert q.answers["lmcache"].value == int((0.95 * 80e9 - 2 * 8_030_261_248) / 131_072)
     assert q.error("lmcache") == pytest.approx(q.answers["lmcache"].value / 476_016 - 1)
     assert q.error("gpu_poor") == pytest.approx(49_152 / 476_016 - 1)

@@ -1,17 +1,16 @@
 """Rows of class training_step: malformed cells, what empty cells mean, and devices that the fit has not seen."""
 
-import csv
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from support import ROOT
 
 from mlsysim import catalog, training
 from mlsysim.efficiencies import clock_of, generation_of
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence import scoring
-from mlsysim.evidence.cases import CLASSES, Case, CaseFile, read_cases
+from mlsysim.evidence.cases import CLASSES, Case, CaseFile
 from mlsysim.evidence.predictors import shipped_constants
 from mlsysim.evidence.predictors.base import Row
 from mlsysim.evidence.predictors.training_rows import step_of
@@ -19,7 +18,6 @@ from mlsysim.evidence.scoring import baselines
 from mlsysim.parallelism import Plan
 from mlsysim.training import efficiencies_of
 
-OPEN = ROOT.parent / "shared" / "reference" / "cases" / "training_step.open.csv"
 ROW: dict[str, Any] = {
     "layers": 32.0,
     "hidden": 4096.0,
@@ -246,7 +244,7 @@ def test_narrow_rows_of_new_devices_lie_between_the_bound_and_sixteen_bits(preci
 def test_a_device_that_nobody_knows_takes_what_all_devices_have_in_common() -> None:
     row = ROW | {"device": "Chip-X", "peak_flops": 4.2e14, "hbm_bandwidth": 1.1e12}
     p = predict(row)
-    assert p.predicted is not None and any("constants of all devices" in a for a in p.assumptions)
+    assert p.predicted is not None and any("kernels of all devices" in a for a in p.assumptions)
     assert predict(row | {"peak_flops": None}).predicted is None
 
 
@@ -303,7 +301,7 @@ def test_parts_of_one_generation_share_constants_but_not_their_power() -> None:
     for name, watts, peak in (("GB200", 1200, 2.5), ("B200-SXM-180GB", 1000, 2.25), ("B300-SXM-288GB", 1100, 2.25)):
         assert clock_of(catalog.device(name)) == pytest.approx((watts / peak / (1400 / 2.5)) ** (1 / 3))
     assert generation_of(catalog.device("H20")) != generation_of(catalog.device("H100")) == "Hopper"
-    assert efficiencies_of("H100", "fp8").gemm == full.gemm  # casts are counted, not a share of the peak
+    assert efficiencies_of("H100", "fp8").head == full.head  # the head stays in 16 bits
     assert efficiencies_of("H100", "fp8").cast_bytes == 4.0 > full.cast_bytes == 0.0
 
 
@@ -351,16 +349,10 @@ def test_a_baseline_counts_recomputation_and_the_bubble_where_it_says_so() -> No
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
-)
 def test_every_open_row_survives_the_loss_of_any_cell() -> None:
     """No cell may crash a prediction: a number or a reason comes back, whatever is missing or zero."""
-    cases = read_cases(OPEN).cases[::17]
-    with OPEN.open(encoding="utf-8") as file:
-        columns = [c for c in next(csv.reader(file)) if c in cases[0].inputs]
-    for case in cases:
-        for column in columns:
+    for case in shipped_rows.cases("training_step", set="first").cases[::17]:
+        for column in case.inputs:
             for value in (None, 0.0, -1.0, "?"):
                 p = predict(dict(case.inputs) | {column: value})
                 assert (p.predicted is None) == bool(p.reason)

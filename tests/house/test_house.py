@@ -33,7 +33,9 @@ THIRD_PARTY_ALLOWED = {
     "drawing.scenes": {"matplotlib"},  # where matplotlib draws them
     "hlo.reader.stablehlo": {"jaxlib"},
     "hlo.chakra.schema": {"google"},
-    "evidence.predictors.fitting": {"numpy"},  # these five inside their fits only
+    "evidence.predictors.fitting": {"numpy"},  # these seven inside their fits only
+    "evidence.predictors.attention": {"numpy"},
+    "evidence.predictors.gemm": {"numpy"},
     "evidence.predictors.inference": {"numpy"},
     "evidence.predictors.serving": {"numpy"},
     "evidence.predictors.training_step": {"numpy"},

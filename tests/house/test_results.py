@@ -50,7 +50,7 @@ from mlsysim.api import SLO
 from mlsysim.drawing import Bars, Chart, Lanes, Line, Panels, Span
 from mlsysim.efficiencies import lineage, pooled
 from mlsysim.errors import InputError
-from mlsysim.evidence import calibrating, reality, scoring
+from mlsysim.evidence import calibrating, reality, rows, scoring
 from mlsysim.evidence.cases import CLASSES
 from mlsysim.evidence.hypotheses import hypotheses, infersim, sweeps
 from mlsysim.evidence.hypotheses.measured import kernel_tables
@@ -58,7 +58,7 @@ from mlsysim.evidence.measured import astrasim_runs, clocks, fronts, service
 from mlsysim.evidence.measured.memory import server_start
 from mlsysim.evidence.reality.leave_one_out import HonestScore
 from mlsysim.evidence.reality.published import case_file
-from mlsysim.evidence.scoring import baselines, conformal, nested, scores
+from mlsysim.evidence.scoring import baselines, conformal, nested, rules, scores
 from mlsysim.evidence.studies import brackets, case_studies, experiments, ladder, peers, searched, tiers, tools
 from mlsysim.hlo import chakra
 from mlsysim.hlo.estimators import recorded
@@ -244,6 +244,8 @@ def of_validation() -> Iterator[Any]:
     yield reality.check_class("gemm", "datasheet")
     yield scoring.score(case_file("collective"), "calibrated")
     yield case_file("collective")
+    yield rows.sources()["KORT"]
+    yield rows.counts()[0]
     yield next(iter(CLASSES.values()))
     yield scores.shipped_scores("training_step")
     yield HonestScore(0.1, None, 0.9, {"a": 0.1})
@@ -279,6 +281,8 @@ def of_validation() -> Iterator[Any]:
     yield tiers.TierScore("a", "loaded", 3, "e2e", 0.2, 0.1, 0.1, 0.05)
     yield experiments.Split(1e-3, 0.1, 0.1, 0.0)
     yield baselines.BASELINES[0]
+    yield rules.RULES["gemm"]
+    yield scores.shipped_scores("gemm").rule
     yield nested.shipped_nested()
     yield conformal.GroupedErrors(tuple((x / 10,) for x in range(-9, 10)))
     yield scoring.predict("gemm", {"m": 1}, {})

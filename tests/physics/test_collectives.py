@@ -17,6 +17,7 @@ from mlsysim import catalog, collectives, communication, evidence
 from mlsysim.communication import ALGORITHMS, collective, fastest_all_reduce, library_all_reduce
 from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence.measured.collectives import printed_range
 
 GB = 1e9
@@ -684,24 +685,23 @@ def test_astra_sim_on_one_ring() -> None:
 
 
 @pytest.mark.independent
-def test_open_cases_lie_above_the_bound_and_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shipped_rows_lie_above_the_bound_and_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """Measured all-reduces of other people: bounds hold; errors of the plan are printed, nothing is fitted to them."""
     nodes = {"A100-SXM4-80GB": "DGX-A100", "H100-SXM5-80GB": "DGX-H100", "H200-SXM-141GB": "DGX-H200"}
     errors: dict[str, list[float]] = {}
-    for row in reference("cases/collective.open.csv"):
-        if row["op"] != "all_reduce" or row["device"] not in nodes:
-            continue
-        node, n, size = catalog.node(nodes[row["device"]]), int(row["n_ranks"]), float(row["bytes"])
+    for case in shipped_rows.cases("collective", set="first", op="all_reduce", device=tuple(nodes)).cases:
+        row = case.inputs
+        node, n, size = catalog.node(nodes[row["device"]]), int(row["n_ranks"]), row["bytes"]
         reduces = node.scale_up.has("in_switch_efficiency") and row["algo"] != "Ring"
         wire = node.scale_up_bandwidth
         bound = min(
             collectives.ring_all_reduce(size, n, wire),
             collectives.in_switch_all_reduce(size, n, wire) if reduces else math.inf,
         )
-        took = float(row["measured_time_s"])
-        assert bound < took, row["id"]
+        took = case.measured
+        assert bound < took, case.id
         plan = communication.fastest_all_reduce(size, n, node, in_switch=reduces)
-        errors.setdefault(row["group"], []).append(plan.time / took - 1)
+        errors.setdefault(case.group, []).append(plan.time / took - 1)
     with capsys.disabled():
         for group, found in errors.items():
             mape, bias = sum(map(abs, found)) / len(found), sum(found) / len(found)

@@ -60,6 +60,8 @@ def test_the_bound_measures_nothing(room: Any) -> None:
         "gemm",
         "head",
         "attention",
+        "attention_backward",
+        "array",
         "memory",
         "cache",
         "link",
@@ -151,7 +153,7 @@ def test_a_device_of_ones_own_is_judged_by_itself_and_not_by_its_name() -> None:
     assert "no row ran on Hopper, cut to 150 TFLOP/s" in step(slow).rates  # an H100 by name that computes as an H20
     assert step().efficiencies.name == "calibrated"  # and the real one is what it was
     unknown = replace(h100, name="Chip-Y", architecture="", fields=dict(h100.fields))
-    assert "constants of NVIDIA GPUs" in step(unknown).rates or "constants of all devices" in step(unknown).rates
+    assert "kernels of NVIDIA GPUs" in step(unknown).rates or "kernels of all devices" in step(unknown).rates
     assert answer(unknown).prefill.deployment.efficiencies.name == "calibrated"
 
 
@@ -170,7 +172,7 @@ def test_arrays_of_plans_and_links_take_the_words() -> None:
 def test_a_device_without_rows_takes_its_relatives_constants_says_whose_and_has_a_wider_range() -> None:
     found = step("H20")
     assert found.to_dict()["efficiencies"] == "calibrated"
-    assert "no row ran on Hopper, cut to 150 TFLOP/s: constants of all devices" in str(found.explain())
+    assert "no row ran on Hopper, cut to 150 TFLOP/s: kernels of Hopper, cut to 150 TFLOP/s" in str(found.explain())
     known = step("H100").interval().ends
     near, far = (ends[1] / ends[0] for ends in (known, found.interval().ends))
     assert near <= far

@@ -157,6 +157,34 @@ def test_h100s_shares_foretell_an_h20s() -> None:
 
 
 @pytest.mark.independent
+@given(share=st.floats(0.05, 1.0), pair=st.floats(1.0, 1e4), clock=st.floats(0.0, 1e4))
+def test_exponentials_are_one_more_clock(share: float, pair: float, clock: float) -> None:
+    """A pair takes pair/share of the matrix units' time for its products, and clock of it for its exponential."""
+    together = kernels.softmax_share(share, pair, clock)
+    assert pair / together == pytest.approx(((pair / share) ** 3 + clock**3) ** (1 / 3))
+    assert together <= min(share, pair / max(clock, 1e-300)) * (1 + 1e-12)
+    assert kernels.softmax_share(share, pair, 0.0) == pytest.approx(share)
+    assert kernels.softmax_share(share, 2 * pair, clock) == pytest.approx(kernels.softmax_share(share, pair, clock / 2))
+    assert kernels.softmax_share(share, pair, clock, sharpness=1.0) == pytest.approx(1 / (1 / share + clock / pair))
+
+
+@pytest.mark.published
+def test_heads_of_64_on_a_b200_wait_for_their_exponentials() -> None:
+    """flashattention2026head64: 3590 us for 2 x 32 heads x 16384 tokens of 64, which is 0.54 of the peak; 8,192 FLOP and 16
+    exponentials a clock (together2026fa4); what FlashAttention-3 reaches of an H100 otherwise (shah2024flashattention3)."""
+    reached = 4 * 64 * 2 * 32 * 16384**2 / 3590.242e-6 / 2250e12
+    assert kernels.softmax_share(740 / 989.5, 4 * 64, 8192 / 16) == pytest.approx(reached, rel=0.17)
+    assert 1.35 * reached < 740 / 989.5, "without exponentials"
+
+
+@pytest.mark.independent
+@given(m=st.integers(1, 9), n=st.integers(1, 9), parts=st.integers(1, 9))
+def test_every_sum_but_one_is_written_and_read(m: int, n: int, parts: int) -> None:
+    moved = sum(2 * 4 for _ in range(m) for _ in range(n) for _ in range(parts - 1))
+    assert kernels.partial_sum_bytes(m, n, parts) == pytest.approx(moved)
+
+
+@pytest.mark.independent
 @given(q=st.integers(1, 40), past=st.integers(0, 9), tile=st.integers(1, 8))
 def test_a_kernel_skips_whole_tiles_beyond_the_mask(q: int, past: int, tile: int) -> None:
     q = -(-q // tile) * tile  # whole tiles of queries

@@ -1,6 +1,5 @@
 """Memory against published tables, identities, a simulated schedule, and numbers worked out by hand."""
 
-import csv
 import json
 import math
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from mlsysim import catalog, evidence, memory, transformer
 from mlsysim.catalog import Device, Sourced, decoder
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence import measurements
+from mlsysim.evidence import rows as shipped_rows
 
 SIZE = st.integers(1, 512)
 BYTES = st.floats(0, 8)
@@ -46,7 +46,13 @@ def test_the_table_of_the_zero_paper(sharding: str, gigabytes: float) -> None:
 @pytest.mark.published
 @pytest.mark.parametrize(
     ("recipe", "alone", "fixed", "shared"),
-    [("megatron-bf16", 18, 6, 12), ("ultrascale-bf16", 20, 4, 16), ("zero-fp16", 16, 4, 12), ("fsdp-mixed", 16, 8, 8)],
+    [
+        ("megatron-bf16", 18, 6, 12),
+        ("ultrascale-bf16", 20, 4, 16),
+        ("zero-fp16", 16, 4, 12),
+        ("fsdp-mixed", 16, 8, 8),
+        ("fsdp-autocast", 16, 8, 8),
+    ],
 )
 def test_bytes_per_parameter_of_megatrons_table(recipe: str, alone: int, fixed: int, shared: int) -> None:
     """Megatron-LM README: 18 and 6 + 12/d, 20 and 4 + 16/d, 16 and 8 + 8/d; the 16 of ZeRO is 4 + 12/d."""
@@ -331,6 +337,15 @@ def test_every_part_of_the_solver_by_hand() -> None:
     )
     assert r.state == pytest.approx(16 * n.total / 8)
     assert r.gathered == 2 * 2 * (n.embedding + n.lm_head)
+    cast = {
+        way: memory.training_memory(
+            TOY, toy_device(), seq=s, micro_batch=b, dp=8, sharding="fsdp", recompute=way, recipe="fsdp-autocast"
+        )
+        for way in ("full", "none")
+    }
+    ends = n.embedding + n.lm_head  # gathered in FP32; the copies of a unit that is computed again, or of all weights
+    assert cast["full"].gathered == 2 * 4 * ends + 2 * ends and cast["full"].state == r.state
+    assert cast["none"].gathered == 2 * 4 * ends + 2 * n.total
     assert r.activations == 4 * 2 * s * b * h
     assert r.recomputed == s * b * token_bytes
     assert r.total == pytest.approx(r.state + r.gathered + r.activations + r.output)
@@ -651,17 +666,7 @@ def test_sources_of_recipes_and_rows_are_in_the_bibliography(root: Path) -> None
     assert len({m.name for m in measurements().values()}) == len(measurements())
 
 
-# The open cases
-
-
-def open_cases(root: Path) -> list[dict[str, str]]:
-    """Rows of the open memory cases, where this checkout or its neighbour has them."""
-    for folder in (root, *root.parents):
-        path = folder / "shared" / "reference" / "cases" / "memory.open.csv"
-        if path.is_file():
-            with path.open(newline="", encoding="utf-8") as file:
-                return list(csv.DictReader(file))
-    pytest.skip("the open validation cases are not in this checkout")
+# The shipped rows
 
 
 def closed_form(kind: str, g: dict[str, Any]) -> float | None:
@@ -698,25 +703,26 @@ def closed_form(kind: str, g: dict[str, Any]) -> float | None:
 
 
 @pytest.mark.published
-def test_the_open_cases_of_arithmetic_kinds(root: Path) -> None:
+def test_the_rows_of_arithmetic_kinds() -> None:
     seen = []
-    for row in open_cases(root):
-        ours = closed_form(row["kind"], json.loads(row["inputs"]))
+    for case in shipped_rows.cases("memory", set="first").cases:
+        ours = closed_form(case.inputs["kind"], dict(case.inputs["inputs"]))
         if ours is not None:
-            assert ours == pytest.approx(float(row["measured_bytes"]), rel=float(row["tolerance"])), row["id"]
-            seen.append(row["kind"])
+            assert ours == pytest.approx(case.measured, rel=case.tolerance), case.id
+            seen.append(case.inputs["kind"])
     assert {"kv_cache", "model_state", "activation_layer", "activation_stage", "checkpoint"} <= set(seen)
     assert len(seen) >= 30
 
 
 @pytest.mark.published
-def test_the_catalogue_counts_what_the_open_cases_print(root: Path) -> None:
+def test_the_catalogue_counts_what_the_rows_print() -> None:
     """Rows of kind params that name a model of the catalogue: 16-bit weights."""
     seen = 0
-    for row in open_cases(root):
-        if row["kind"] == "params" and row["model"] in catalog.models():
-            count = transformer.parameter_count(row["model"]).total
-            assert 2 * count == pytest.approx(float(row["measured_bytes"]), rel=float(row["tolerance"])), row["model"]
+    for case in shipped_rows.cases("memory", set="first").cases:
+        model = case.inputs["model"]
+        if case.inputs["kind"] == "params" and model in catalog.models():
+            count = transformer.parameter_count(model).total
+            assert 2 * count == pytest.approx(case.measured, rel=case.tolerance), model
             seen += 1
     assert seen >= 3
 

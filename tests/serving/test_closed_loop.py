@@ -7,6 +7,8 @@ import itertools
 import math
 import random
 import statistics
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,23 +145,46 @@ def test_served_changes_only_what_it_says() -> None:
     assert 2.0 * fused.grouped_start == pool.efficiencies.kernel_start  # one kernel in place of two grouped products
     assert (found.memory, found.gemm) == (pool.efficiencies.memory, pool.efficiencies.gemm)
     assert serving.server_constants(d.work, 0.0, {}) == serving.ServerOverheads()
-    assert serving.ttft_constants(d.work, "SGLang", {}) == (0.0, 1.0)
-    fitted = {"pace": {"experts": 2.0}, "latency": {"kernel": 1e-5, "processes": 0.0}}
+    assert serving.ttft_constants(d.work, {}) == (0.0, 0.0, 1.0)
+    fitted = {"pace": {"experts": 2.0}, "latency": {"kernel": 1e-5, "request": 0.0}}
     mixture = inference.work_of("gpt-oss-120B")
     # a layer of Llama: four products, two norms, rotation, cache, activation, attention
-    assert serving.ttft_constants(d.work, "SGLang", fitted) == (pytest.approx(10.0 * 80.0 * 1e-5), 1.0)
-    grouped, fused = (serving.ttft_constants(mixture, "SGLang", fitted, f) for f in (0.0, 1.0))
-    assert grouped[1] == 2.0
-    assert grouped[0] - fused[0] == pytest.approx(36.0 * 1e-5)  # one kernel of a layer in place of two
-    assert serving.ttft_constants(d.work, "vLLM", fitted) == (0.0, 1.0)  # its prompts are captured
-    relayed = {"pace": {"experts": 2.0}, "latency": {"kernel": 0.0, "processes": 0.1}}
-    assert [serving.ttft_constants(d.work, s, relayed)[0] for s in ("SGLang", "TensorRT-LLM", "vLLM", "")] == [
-        0.1,
-        0.0,
-        0.0,
-        0.0,
-    ]
+    assert serving.ttft_constants(d.work, fitted) == (0.0, pytest.approx(10.0 * 80.0 * 1e-5), 1.0)
+    grouped, fused = (serving.ttft_constants(mixture, fitted, fused=f) for f in (0.0, 1.0))
+    assert grouped[2] == 2.0
+    assert grouped[1] - fused[1] == pytest.approx(36.0 * 1e-5)  # one kernel of a layer in place of two
+    sent = {"pace": {"experts": 2.0}, "latency": {"kernel": 1e-5, "request": 0.01}}
+    assert serving.ttft_constants(d.work, sent, captured=1.0) == (0.01, 0.0, 1.0)  # nothing is launched one by one
     assert mixed_cost.__name__ == "mixed_cost"
+
+
+@pytest.mark.independent
+def test_slow_kernels_with_block_scales_slow_the_answers_of_their_devices_alone() -> None:
+    """MI300X multiplies few rows with block-scaled weights slowly; other formats, other devices and the prompts' own pool do not."""
+    from mlsysim.evidence.predictors.base import Row
+    from mlsysim.evidence.predictors.serving import _case
+
+    d, pool = pool_of("DeepSeek-V3", "MI300X", tp=8, precision="fp8")
+    fitted = {
+        "experts": {"starts": 1.0, "routing_cv2": 0.0}, "messages": {"hops": 1.0}, "host": {"prompts": 1.0, "sequence": 0.0},
+        "block scales": {"slow": 2.0},
+    }  # fmt: skip
+    plain, slow = (serving.server_constants(d.work, 0.0, fitted, b) for b in (0.0, 1.0))
+    assert (plain.blocks, slow.blocks) == (1.0, 2.0)
+    eff = serving.served(pool.efficiencies, slow)
+    own = serving.answers(eff, slow)
+    assert serving.answers(eff, plain) == eff
+    bare = dataclasses.replace(own, attention_start=0.0, link_latency=0.0, switch_time=0.0, elementwise=0.0)
+    once = dataclasses.replace(eff, attention_start=0.0, link_latency=0.0, switch_time=0.0, elementwise=0.0)
+
+    def step(e: inference.Efficiencies) -> float:
+        free = dataclasses.replace(pool.machine, intra_bandwidth=1e30)
+        return float(pass_of(d.work, dataclasses.replace(pool, efficiencies=e, machine=free), 4.0, 1.0, 0.0, 1.0).time)
+
+    assert step(bare) / step(once) == pytest.approx(2.0, rel=0.02)  # all but attention
+    row = _ROW | {"gemm_quant": "fp8_block", "moe_quant": "fp8_block"}
+    read = [row, row | {"device": "MI300X"}, row | {"device": "MI300X", "gemm_quant": "fp8", "moe_quant": "fp8"}]
+    assert [_case(Row(r)).blocks for r in read] == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.independent
@@ -311,6 +336,21 @@ def test_the_pace_of_a_first_token_fills_no_pool() -> None:
 
 
 @pytest.mark.independent
+def test_launches_hide_behind_a_long_prompt_and_a_short_one_waits_for_them() -> None:
+    d, pool = pool_of(tp=8)
+
+    def first(input_len: float, launches: float) -> float:
+        return float(
+            closed_loop(d.work, pool, concurrency=1.0, input_len=input_len, output_len=100.0, launches=launches).ttft
+        )
+
+    long, short = first(8000.0, 0.0), first(100.0, 0.0)
+    assert short < 0.1 < long
+    assert first(100.0, 0.1) == pytest.approx(0.1)
+    assert first(8000.0, 0.1) == long
+
+
+@pytest.mark.independent
 def test_prompts_of_one_pass_wait_for_its_end() -> None:
     """At the beginning four short prompts share a pass and all come out at its end, twice as late as one by one on average."""
     d, pool = pool_of(tp=8, precision="fp8")
@@ -394,36 +434,76 @@ def test_steps_that_are_launched_ahead_played_one_by_one() -> None:
     assert closed_loop(d.work, pool, async_steps=1.0, **pools) == closed_loop(d.work, pool, **pools)
 
 
-@pytest.mark.independent
-def test_rows_are_read_with_the_options_of_their_recipe() -> None:
-    """As the scripts of the benchmark have it; nothing is known of other lengths, which runs send as they are."""
-    from mlsysim.evidence.predictors.base import Row
+_ROW = {
+    "mode": "agg", "precision": "fp8", "input_len": 1024.0, "output_len": 1024.0, "concurrency": 8.0, "tp": 8.0,
+    "model": "DeepSeek-R1", "backend": "sglang", "device": "B200-SXM-180GB",
+}  # fmt: skip
+
+
+@pytest.mark.regression
+def test_rows_are_read_as_they_state_and_nothing_is_known_of_a_benchmark() -> None:
+    """The lengths, the model and the device of a public benchmark mean nothing; its options do where a row states them."""
+    from mlsysim.evidence.predictors.base import Row, Unsupported
     from mlsysim.evidence.predictors.serving import _case
 
-    row = {"mode": "agg", "precision": "fp8", "input_len": 1024.0, "output_len": 1024.0, "concurrency": 8.0, "tp": 8.0}
+    def read(**columns: object) -> Any:
+        return _case(Row(_ROW | columns))
 
-    def read(**columns: object) -> tuple[float, float, float]:
-        case = _case(Row(row | columns))
-        return case.poll, case.gather, case.input_len
-
-    def launched(**columns: object) -> tuple[float, float]:
-        case = _case(Row(row | columns))
-        return case.ahead, case.spread
-
-    r1 = {"model": "DeepSeek-R1", "backend": "sglang"}
-    llama = {"model": "Llama-3.1-70B", "backend": "trtllm", "device": "B200-SXM-180GB"}
-    assert read(**r1, device="B200-SXM-180GB") == (10.0, 0.0, pytest.approx(921.6))
-    assert read(**r1, device="B300-SXM-288GB", concurrency=16.0)[0] == 30.0
-    assert read(**r1, device="H200-SXM-141GB", concurrency=16.0)[0] == 0.0
-    assert read(**llama)[1] == 0.0 and read(**llama, tp=4.0)[1] == 20.0
-    assert read(**llama, tp=4.0, output_len=8192.0)[1] == 0.0
-    assert read(**llama, tp=4.0, input_len=1000.0) == (0.0, 0.0, 1000.0)
-    assert launched(**llama) == (1.0, pytest.approx(0.2 / math.sqrt(12.0) / 0.9))
-    assert launched(**llama, input_len=1000.0) == (1.0, 0.0)
-    assert launched(**llama | {"backend": "vllm"})[0] == 0.0
-    long = llama | {"input_len": 1000.0, "output_len": 8000.0}
-    kept, freed = (_case(Row(row | long | {"backend": b})).decode.slots for b in ("trtllm", "vllm"))
+    silent, other = read(), read(input_len=1000.0)
+    assert (silent.poll, silent.gather, silent.input_len, silent.spread) == (0.0, 0.0, 1024.0, other.spread)
+    assert (silent.requests_per_user, silent.ahead, silent.alone) == (10.0, 1.0, 1.0)
+    drawn = read(length_range=0.8, poll_steps=30.0, gather_steps=20.0, gather_tokens=1e4)
+    assert (drawn.poll, drawn.gather, drawn.gather_tokens) == (30.0, 20.0, 1e4)
+    assert (drawn.input_len, drawn.output_len) == (pytest.approx(921.6), pytest.approx(921.6))
+    assert drawn.spread == pytest.approx(0.2 / math.sqrt(12.0) / 0.9)
+    assert read(length_range=1.0).spread == 0.0  # users in step
+    assert read(requests_per_user=5.0).requests_per_user == 5.0
+    assert (
+        read(statistic="median", requests_per_user=5.0).requests_per_user == math.inf
+    )  # the first wave is none of them
+    assert read(backend="vllm").ahead == read(backend="vllm").alone == 0.0
+    for wrong in ({"length_range": 1.5}, {"statistic": "p99"}, {"requests_per_user": 0.5}):
+        with pytest.raises(Unsupported):
+            read(**wrong)
+    long = {"model": "Llama-3.1-70B", "input_len": 1000.0, "output_len": 8000.0, "kv_precision": "fp8"}
+    kept, freed = (read(**long, backend=b).decode.slots for b in ("trtllm", "vllm"))
     assert freed / kept == pytest.approx(9000.0 / 5000.0)  # room for the whole answer, or for the half held on average
+    wide, narrow = (read(**long | {"kv_precision": p}, backend="vllm").decode.slots for p in ("bf16", "fp8"))
+    assert narrow / wide == pytest.approx(2.0)
+    assert read(backend="vllm").decode.split.kv_bytes == 2.0 and read(backend="trtllm").decode.split.kv_bytes == 1.0
+
+
+@pytest.mark.published
+@pytest.mark.parametrize(
+    ("model", "device", "precision", "measured"),
+    [
+        ("Qwen3-235B-A22B", "B200-SXM-180GB", "bf16", 0.09218),
+        ("MiniMax-M2.5", "H100-SXM5-80GB", "fp8_block", 0.08038),
+        ("Llama-4-Scout", "MI300X", "bf16", 0.06857),
+    ],
+)
+def test_one_request_at_a_time_waits_for_no_others(model: str, device: str, precision: str, measured: float) -> None:
+    """SGLang's cookbook, one request in flight: no constant that explains a hundred of them stands in it."""
+    from mlsysim.evidence.predictors import PREDICTORS
+
+    row = _ROW | {"model": model, "device": device, "input_len": 610.0, "output_len": 422.0, "concurrency": 1.0,
+                  "precision": precision, "gemm_quant": precision, "moe_quant": precision}  # fmt: skip
+    found = PREDICTORS["serving_ttft"].predict(row, shipped("serving_ttft")).predicted
+    assert found == pytest.approx(measured, rel=0.3)
+
+
+@pytest.mark.independent
+def test_a_row_says_in_its_own_words_which_number_it_prints(tmp_path: Path) -> None:
+    from mlsysim.evidence.cases import read_cases
+
+    head = "id,group,source,model,device,backend,mode,input_len,output_len,concurrency,measured_ttft_s,statistic,notes"
+    said = ["a page (median)", "a page", "mean lengths; median times", "medians of nothing"]
+    rows = [f"{i},g,{text},M,D,vllm,agg,10,10,1,0.1,," for i, text in enumerate(said)]
+    rows += ["4,g,a median,M,D,vllm,agg,10,10,1,0.1,mean,", "5,g,a page,M,D,vllm,agg,10,10,1,0.1,,the mean of a run"]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    found = [c.inputs["statistic"] for c in read_cases(path).cases]
+    assert found == ["median", None, None, None, "mean", "mean"]
 
 
 @pytest.mark.independent

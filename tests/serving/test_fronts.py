@@ -1,6 +1,5 @@
 """Fronts beside measurements: the equations of chapter 24, the chosen points, a service rebuilt."""
 
-import csv
 import heapq
 import math
 import random
@@ -9,10 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from support import ROOT
 
 from mlsysim import catalog, explore, inference, serving
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence.measured import fronts, service
 from mlsysim.evidence.predictors import serving as serving_rows
 from mlsysim.experts import uneven_experts_hit
@@ -270,11 +269,8 @@ def test_a_front_ends_where_its_sweep_ended() -> None:
 
 @pytest.mark.independent
 def test_what_was_measured_is_what_the_rows_hold() -> None:
-    rows = ROOT.parent / "shared" / "reference" / "silicon" / "serving_tpot.open.csv"
-    if not rows.exists():
-        pytest.skip("the measured points are not here")
     held: dict[str, tuple[float, float]] = {}
-    for row in csv.DictReader(rows.open()):
+    for row in (dict(c.inputs) for c in shipped_rows.cases("serving_tpot", set="second").cases):
         model = catalog.model(row["model"]).name
         pools = ("",) if row["mode"] == "agg" else ("decode_", "prefill_")
         devices = copies = 0.0

@@ -18,7 +18,7 @@ from mlsysim.catalog import Device, Sourced, decoder
 from mlsysim.efficiencies import shipped
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence import measurement, scoring
-from mlsysim.evidence.cases import read_cases
+from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence.predictors import PREDICTORS, shipped_constants
 from mlsysim.evidence.predictors import inference as of_inference
 from mlsysim.evidence.predictors.base import Row
@@ -40,10 +40,6 @@ from mlsysim.inference.work import _micro_batches
 from mlsysim.parallelism import Plan
 
 TERMS = tuple(f.name for f in fields(Terms))
-OPEN = ROOT.parent / "shared" / "reference" / "cases" / "inference.open.csv"
-needs_open_cases = pytest.mark.skipif(
-    not OPEN.is_file(), reason="the open cases are not beside this checkout (../shared/reference/cases)"
-)
 TOY = decoder("toy", layers=4, hidden=8, heads=4, kv_heads=2, head_dim=2, ffn=32, vocab=100)
 FIGURES = {
     "memory_bandwidth": (1e3, "byte/s"),
@@ -238,7 +234,7 @@ def test_rows_taken_together_are_as_each_alone() -> None:
     rows = [shape | ask | m for m in on]
     constants = shipped("inference")
     alone = [PREDICTORS["inference"].predict(r, constants).predicted for r in rows]
-    cases = [of_inference._case(Row(r)) for r in rows]
+    cases = [of_inference._cases(Row(r))[0] for r in rows]
     parts = {n: stacked([getattr(c, n) for c in cases]) for n in ("work", "split", "machine")}
     names = ("batch", "input_len", "context", "prefills", "steps")
     both = replace(cases[0], **{n: np.array([getattr(c, n) for c in cases]) for n in names}, **parts)
@@ -776,9 +772,11 @@ _THERE: dict[str, tuple[dict[str, Any], float]] = {
     "kernel_start": ({"eff": {"kernel_start": 4e-6}}, 0.0),
     "grouped_start": ({"work": {"grouped": 1.0}, "eff": {"grouped_start": 1e-5}}, 0.0),
     "attention_start": ({"eff": {"attention_start": 2e-5}}, 0.0),
+    "exponential": ({"eff": {"exponential": 5e3}}, 0.0),
     "prompt_launch_time": ({"eff": {"prompt_launch_time": 1.0}}, 0.0),
     "sequence_overhead": ({"eff": {"sequence_overhead": 1e-4}}, 0.0),
     "copies": ({"eff": {"copies": 1.0}}, 0.0),
+    "score_bytes": ({"eff": {"score_bytes": 1e9}}, 0.0),
     "unpack_time": ({"split": {"weight_bytes": 0.5}, "eff": {"unpack_time": 1e-13}}, 0.0),
     "ungrouped": ({"eff": {"ungrouped": 0.5}}, 0.0),
     "short_link": ({"eff": {"short_link": 0.1, "switch_time": 1.0}}, 0.8),
@@ -811,6 +809,20 @@ def test_every_efficiency_matters_and_in_the_right_direction(field: str) -> None
     changed = [(time_of(**other, **kind), time_of(**there, **kind)) for kind in ({}, prompt)]
     assert any(new < old for new, old in changed), f"{field} changes nothing"
     assert all(new <= old for new, old in changed)
+
+
+@pytest.mark.independent
+def test_attention_of_prompts_waits_for_exponentials() -> None:
+    """A pair of heads of 128 costs 512 FLOP; of a B200's matrix units an exponential takes the time of 512 more, of a GB300's 256."""
+    clocks = {}
+    for device, clock in (("B200", 512.0), ("GB300", 256.0)):
+        made = deploy("Llama-3.1-8B", device, efficiencies="calibrated")
+        share = made.efficiencies.attention
+        pairs = 32 * 32 * 32768**2 / 2  # layers x heads, half of the square
+        time = prefill(made, input_len=32768).terms.attention
+        clocks[device] = time / pairs * catalog.device(device).peak_flops["bf16"]
+        assert clocks[device] == pytest.approx(((512 / share) ** 3 + clock**3) ** (1 / 3), rel=1e-3)
+    assert clocks["B200"] > 1.1 * clocks["GB300"]
 
 
 @pytest.mark.independent
@@ -889,10 +901,9 @@ def test_explanations_hold_what_they_say() -> None:
 
 @pytest.mark.nightly  # 18 fits; by day tests/evidence/test_reality.py leaves out each group of the shipped rows
 @pytest.mark.slow
-@needs_open_cases
 def test_leave_one_source_out_meets_the_target(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both rounds of open cases: 655 rows of 18 sources."""
-    file = read_cases([OPEN, OPEN.parents[1] / "cases_second" / OPEN.name])
+    """Rows of the first two sets: 655 of 18 sources."""
+    file = shipped_rows.cases("inference", set=("first", "second"))
     ours = scoring.score(file, "calibrated", leave_one_group_out=True)
     plain = scoring.score(file, "datasheet").summary
     rows = sum(abs(r.error or 1.0) for r in ours.rows) / len(ours.rows)

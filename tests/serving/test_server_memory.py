@@ -1,16 +1,14 @@
-"""What a server holds: equations by hand, identities of stages and groups, start-up logs, and a whole file of them where it is there."""
+"""What a server holds: equations by hand, identities of stages and groups, start-up logs, and all of them."""
 
-import csv
 import datetime
 import math
-from pathlib import Path
 
 import fit_intervals
 import pytest
 
 from mlsysim import catalog, inference, memory
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.evidence.measured.memory import server_starts
+from mlsysim.evidence.measured.memory import all_starts, server_starts
 from mlsysim.memory import serving as held_by
 from mlsysim.memory.quantised import published_recipes, stored_parts
 from mlsysim.memory.server_ranges import server_quantiles, server_seen
@@ -18,7 +16,6 @@ from mlsysim.memory.serving import cache_groups, layer_cache_bytes, stage_layers
 from mlsysim.transformer import parameter_count
 
 published, independent = pytest.mark.published, pytest.mark.independent
-STARTS = Path(__file__).parents[3] / "shared" / "reference" / "vllm_memory" / "starts.open.csv"
 
 
 @independent
@@ -232,23 +229,12 @@ def test_what_does_not_fit_says_so() -> None:
 
 
 @published
-def test_the_whole_file_of_starts_where_it_is_there() -> None:
-    if not STARTS.is_file():
-        pytest.skip("the start-up logs beside the repository are not there")
+@published
+def test_all_starts_hold_what_their_logs_say() -> None:
     errors: dict[str, dict[str, list[float]]] = {}
-    columns = {
-        "weights_bytes": "weights_bytes",
-        "activation_bytes": "peak_activation_bytes",
-        "non_torch_bytes": "non_torch_bytes",
-        "kv_pool_bytes": "kv_cache_bytes",
-        "kv_tokens": "kv_cache_tokens",
-    }
-    with STARTS.open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            found = fit_intervals.server_start(row).to_dict()
-            for name, column in columns.items():
-                off = abs(found[name] / float(row[column]) - 1)
-                errors.setdefault(name, {}).setdefault(row["model"], []).append(off)
+    for start in all_starts():
+        for name, error in start.errors.items():
+            errors.setdefault(name, {}).setdefault(start.model, []).append(abs(error))
     most = {
         "weights_bytes": 0.01,
         "activation_bytes": 0.2,
@@ -284,12 +270,9 @@ def test_a_range_is_the_prediction_over_and_under_its_quantiles() -> None:
 
 
 @published
-def test_the_shipped_ranges_are_those_of_the_file_where_it_is_there() -> None:
+def test_the_shipped_ranges_are_those_of_the_logs() -> None:
     """Counted again from the logs: each end the order statistic of the models' votes, and what it held of left-out models."""
-    if not STARTS.is_file():
-        pytest.skip("the start-up logs beside the repository are not there")
-    with STARTS.open(encoding="utf-8") as file:
-        found = fit_intervals.server_ranges(list(csv.DictReader(file)), datetime.date(2026, 11, 22))
+    found = fit_intervals.server_ranges(all_starts(), datetime.date(2026, 11, 22))
     for part, ends in found["parts"].items():
         shipped = server_quantiles(part)
         assert (shipped.low, shipped.high, shipped.coverage) == pytest.approx(tuple(ends.values()), rel=1e-3), part
@@ -337,9 +320,11 @@ def test_no_range_where_no_log_says_how_far_off(options: dict[str, object], says
 def test_logs_of_models_without_a_say_lie_in_the_ranges() -> None:
     """Of the shipped starts that no figure was read from, most, each part; what one model alone has gives no range."""
     own = [s for name, s in server_starts().items() if not name.startswith("llama")]
-    for part in ("weights_bytes", "activation_bytes", "kv_pool_bytes", "kv_tokens"):
-        ends = [(s.prediction.to_dict(), s.logged[part].value) for s in own]
-        inside = [found["low"][part] <= logged <= found["high"][part] for found, logged in ends if found["low"]]
+    logged = {"weights_bytes": "weights_bytes", "activation_bytes": "peak_activation_bytes"}
+    logged |= {"kv_pool_bytes": "kv_cache_bytes", "kv_tokens": "kv_cache_tokens"}
+    for part in logged:
+        ends = [(s.prediction.to_dict(), s.logged[logged[part]]) for s in own]
+        inside = [found["low"][part] <= log <= found["high"][part] for found, log in ends if found["low"]]
         assert len(inside) >= 4 and sum(inside) / len(inside) >= 0.75, part
     assert "4-bit" in server_starts()["gpt-oss-tp2"].prediction.no_range
     assert "latent" in server_starts()["kimi-vl"].prediction.no_range

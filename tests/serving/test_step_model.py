@@ -1,6 +1,5 @@
 """The step model: shapes by hand, tables, bounds, and every rung of the ladder noticed."""
 
-import csv
 import importlib.util
 import math
 import random
@@ -16,6 +15,7 @@ from support import ROOT, resized
 from mlsysim import catalog, evidence, kernels, serving_steps
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence.measured.serving_runs import serving_runs
+from mlsysim.evidence.rows import row_table
 from mlsysim.inference import deploy
 from mlsysim.serving_steps import (
     BASELINE,
@@ -34,10 +34,6 @@ from mlsysim.serving_steps import (
     step_model,
 )
 
-KERNELS = ROOT.parent / "shared" / "reference" / "kernels" / "kernels.csv"
-needs_kernels = pytest.mark.skipif(
-    not KERNELS.is_file(), reason="the measured kernels are not beside this checkout (../shared/reference/kernels)"
-)
 SEVEN = step_model(deploy("Llama-2-7B", "H100"), TIER_0)
 PLAIN = Rates()  # datasheet shares, no starts
 
@@ -201,31 +197,27 @@ def test_the_fit_finds_the_constants_that_made_the_table() -> None:
     assert held.memory == 0.5
 
 
-@needs_kernels
 @pytest.mark.regression
 def test_the_shipped_rates_are_those_of_the_script() -> None:
     script = fit_script()
-    with KERNELS.open(encoding="utf-8", newline="") as file:
-        assert script.text(list(csv.DictReader(file))) == script.OUT.read_text(encoding="utf-8")
+    assert script.text() == script.OUT.read_text(encoding="utf-8")
 
 
 # The table of products
 
 
-@needs_kernels
 @pytest.mark.published
 def test_the_table_holds_what_the_source_printed() -> None:
     """Every time and every printed MFU of inferencesim2026kernels, to the digits printed there."""
     table, seen = products_table(), 0
-    with KERNELS.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if (row["device"], row["kernel"]) == ("h100", "gemm"):
-                m, k, n = (float(row[x]) for x in "mkn")
-                for lookup in ("nearest", "bilinear"):
-                    share = table.efficiency(m, k, n, lookup)
-                    assert share == pytest.approx(float(row["mfu"]), abs=0.0006)
-                    assert 2 * m * k * n / share / 1979e12 == pytest.approx(float(row["latency_us"]) * 1e-6, rel=1e-6)
-                seen += 1
+    for row in row_table("kernel_products"):
+        if row["device"] == "H100-SXM5-80GB":
+            m, k, n = (row[x] for x in "mkn")
+            for lookup in ("nearest", "bilinear"):
+                share = table.efficiency(m, k, n, lookup)
+                assert share == pytest.approx(row["printed_mfu"], abs=0.0006)
+                assert 2 * m * k * n / share / 1979e12 == pytest.approx(row["measured_time_s"], rel=1e-6)
+            seen += 1
     assert seen == 112
 
 

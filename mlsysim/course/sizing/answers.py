@@ -8,6 +8,7 @@ from typing import Any
 from mlsysim import catalog, energy, equations, memory, units
 from mlsysim.api.arguments import Defaults, merge_targets, pluralize
 from mlsysim.api.bills import Bill
+from mlsysim.api.failing import failure_line
 from mlsysim.api.serving import Served, serve, splits
 from mlsysim.api.targets import SLO
 from mlsysim.api.training import SEQ, Trained, default_batch, described, networked, train
@@ -102,10 +103,15 @@ def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[R
             "Cost per hour",
             None if bill.cost_rate is None else bill.cost_rate * units.hour,
             "USD/h",
-            "not known" if bill.cost_rate is None else f"{bill.cost_rate * units.hour:,.4g} USD/h",
+            "not known"
+            if bill.cost_rate is None or bill.rent is None
+            else f"{bill.cost_rate * units.hour:,.4g} USD/h ({bill.rent.kind})",
         ),
         _quantity("power", "Power, at most", bill.power, "W"),
     ]
+    if bill.cost_per_month is not None and time is None:
+        month = bill.cost_per_month
+        rows.append(Row("cost_month", "Cost per month", month, "USD", f"{units.rounded(month)} USD"))
     if bill.cost_per_token is not None:
         rows.append(
             Row(
@@ -199,9 +205,10 @@ def _number(name: str, label: str, value: Any, unit: str, form: str = ",.4g") ->
 def _alone(s: Served) -> tuple[Row, list[Row]]:
     """How fast a static batch is, and its rows."""
     g = s.generation
-    low, high = (float(x) for x in g.interval().ends)
+    known = g.interval()
+    low, high = (float(x) for x in known.ends)
     said = f"First token after {format_value(g.ttft, 's')}, then one every {format_value(g.itl, 's')}"
-    past = f" ({format_value(low, 's')} to {format_value(high, 's')} in {g.interval().quantiles.nominal:.0%} of past errors)"
+    past = f" ({format_value(low, 's')} to {format_value(high, 's')} in {known.quantiles.nominal:.0%} of past errors{known.caveat})"
     return Row("speed", "How fast", float(g.itl), "s", said), [
         _quantity("ttft", "Time to the first token", g.ttft, "s"),
         _quantity("itl", "Time between tokens", g.itl, "s"),
@@ -270,7 +277,11 @@ def _serve(j: Job) -> Sized:
     sized.lines = [*notes, *s.assumed]
     if s.answered:
         sized.folds["What binds"] = f"<p>{escape(s.binds)}</p>"
-        sized.folds["The bill"] = _listed(list(s.bill.lines()))
+        sized.folds["The bill"] = _listed(
+            [*s.bill.lines(), *([failure_line(s)] if s.question.rate is not None else [])]
+        )
+        if s.nearest is not None:
+            sized.folds["The nearest measurement"] = f"<p>{escape(s.nearest.words())}</p>"
         sized.folds["Layouts that were tried"] = _layouts(s)
     if s.fits:
         sized.folds["Where it comes from"] = _explained(s.explain())

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import math
+import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,12 +20,13 @@ from typing import Any
 
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.files import read_text
-from mlsysim.results import Result
+from mlsysim.results import Result, format_rows
 
 MAX_FILE_BYTES = 16_000_000
 MAX_ROWS = 100_000
 MAX_ENTRIES = 1_000  # of a list or an object in a cell
-_HIDDEN = frozenset({"id", "group", "source_key", "source", "notes", "verified", "tolerance"})
+ORIGIN = ("set", "source", "where", "read", "note")  # columns that say where a row comes from, if a table has them
+_WORDS = ("source", "where", "notes", "note")  # columns in which a row says what was measured
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class CaseClass(Result):
         return ""
 
 
-def _class(name: str, measured: str, signature: str, **columns: str) -> CaseClass:
+def case_class(name: str, measured: str, signature: str, **columns: str) -> CaseClass:
     words = {"numbers": frozenset[str](), **{kind: frozenset(text.split()) for kind, text in columns.items()}}
     return CaseClass(name, measured, frozenset(signature.split()), **words)
 
@@ -61,8 +63,10 @@ _SHAPE_FLAGS = "gated_mlp tied_embeddings "
 _SPLITS = [
     f"{pool}{degree}" for pool in ("", "prefill_", "decode_") for degree in ("tp", "attention_dp", "moe_tp", "moe_ep")
 ]
+# How a run of a server was made, for rows that state it: how lengths are drawn, how long the run was, what the server was told.
+_RUN = ("length_range", "requests_per_user", "poll_steps", "gather_steps", "gather_tokens")
 _CLASSES = (
-    _class(
+    case_class(
         "gemm",
         "measured_time_s",
         "precision m n k",
@@ -70,7 +74,7 @@ _CLASSES = (
         texts="device",
         words="precision out_precision",
     ),
-    _class(
+    case_class(
         "attention",
         "measured_time_s",
         "phase kind q_heads kv_heads q_len kv_len",
@@ -79,7 +83,7 @@ _CLASSES = (
         texts="device",
         words="phase kind precision kv_precision",
     ),
-    _class(
+    case_class(
         "collective",
         "measured_time_s",
         "op n_ranks bytes",
@@ -87,8 +91,8 @@ _CLASSES = (
         texts="device algo",
         words="op",
     ),
-    _class("memory", "measured_bytes", "kind inputs", objects="inputs", texts="model", words="kind"),
-    _class(
+    case_class("memory", "measured_bytes", "kind inputs", objects="inputs", texts="model", words="kind"),
+    case_class(
         "training_step",
         "measured_step_time_s",
         "tp pp dp global_batch seq",
@@ -99,7 +103,7 @@ _CLASSES = (
         texts="model device",
         words="attn_type sharding precision recompute cp_comm_type task",
     ),
-    _class(
+    case_class(
         "inference",
         "measured_time_s",
         "phase batch input_len output_len",
@@ -108,15 +112,15 @@ _CLASSES = (
         texts="model device framework",
         words="attn_type phase weight_precision compute_precision kv_precision",
     ),
-    _class("scalar", "value", "quantity basis inputs", objects="inputs", words="quantity basis"),
+    case_class("scalar", "value", "quantity basis inputs", objects="inputs", words="quantity basis"),
     *(
-        _class(
+        case_class(
             f"serving_{what}",
             f"measured_{what}_s",
             "backend mode concurrency input_len output_len",
-            numbers=" ".join(["input_len output_len concurrency prefill_workers decode_workers", *_SPLITS]),
+            numbers=" ".join(["input_len output_len concurrency prefill_workers decode_workers", *_SPLITS, *_RUN]),
             texts="model device backend backend_version",
-            words="mode precision gemm_quant moe_quant",
+            words="mode precision gemm_quant moe_quant kv_precision statistic",
         )
         for what in ("tpot", "ttft")
     ),
@@ -135,6 +139,13 @@ class Case(Result):
     measured: float
     tolerance: float | None
     inputs: Mapping[str, Any]
+    set: str = ""  # of the shipped rows: first, second or third
+    source: str = ""
+    where: str = ""  # the place in the source
+    read: str = (
+        ""  # "primary": in the source itself; "secondary": in a transcription; "derived": from a formula of the source
+    )
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,6 +155,41 @@ class CaseFile(Result):
     name: str
     case_class: CaseClass
     cases: tuple[Case, ...]
+
+    def summary(self) -> list[str]:
+        groups = len({c.group for c in self.cases})
+        return format_rows(f"{self.name}: {len(self.cases)} rows of {self.case_class.name}", ("groups", str(groups)))
+
+    def frame_rows(self) -> list[dict[str, Any]]:
+        """A row per measurement: where it comes from, the inputs, and what was measured."""
+        about = ("id", *ORIGIN[:2], "group", *ORIGIN[2:])
+        return [
+            {**{a: getattr(c, a) for a in about}, **c.inputs, self.case_class.measured: c.measured} for c in self.cases
+        ]
+
+    def select(self, **equal: Any) -> "CaseFile":
+        """The rows whose columns have these values, or one of several: ``set``, ``source``, ``group`` or any input.
+
+        Raises
+        ------
+        InputError, UnknownNameError
+            A column that the class does not have, or a value that no row has.
+        """
+        kept = self.cases
+        for column, value in equal.items():
+            own = column in ("id", "group", *ORIGIN)
+            if not own and not self.case_class.kind_of(column):
+                known = sorted({name for c in self.cases for name in c.inputs})
+                raise unknown_name(f"column of {self.case_class.name}", column, ["id", "group", *ORIGIN, *known])
+            there = [getattr(c, column) if own else c.inputs.get(column) for c in self.cases]
+            wanted = value if isinstance(value, (tuple, list)) else (value,)
+            if not any(v in there for v in wanted):
+                raise unknown_name(f"{column} of {self.case_class.name}", wanted[0], sorted(set(map(str, there))))
+            kept = tuple(c for c in kept if (getattr(c, column) if own else c.inputs.get(column)) in wanted)
+        if not kept:
+            asked = ", ".join(f"{k} = {v}" for k, v in equal.items())
+            raise InputError(f"{self.case_class.name}: no row has {asked}; leave one of them out")
+        return CaseFile(self.name, self.case_class, kept)
 
 
 def recognise(header: Sequence[str], file: str) -> CaseClass:
@@ -184,7 +230,7 @@ def read_cases(path: str | Path | Sequence[str | Path], class_name: str | None =
     if isinstance(path, (str, Path)):
         return _read_one(Path(path), class_name)
     if not path:
-        raise InputError("read_cases: no file is given; name at least one, as in gemm.open.csv")
+        raise InputError("read_cases: no file is given; name at least one, as in mine.csv")
     return join_cases([_read_one(Path(p), class_name) for p in path], [Path(p).parent.name for p in path])
 
 
@@ -242,7 +288,7 @@ def _read_one(path: Path, class_name: str | None) -> CaseFile:
                         f"{path.name}, line {line}, column {len(cells)}: {len(cells)} cells under {len(header)} headings; "
                         "quote a cell that holds a comma"
                     )
-                cases.append(_case(kind, dict(zip(header, cells, strict=True)), f"{path.name}, line {line}"))
+                cases.append(read_case(kind, dict(zip(header, cells, strict=True)), f"{path.name}, line {line}"))
             line = reader.line_num + 1
     except csv.Error as error:
         raise InputError(f"{path.name}, line {reader.line_num}, column 1: not valid CSV: {error}") from error
@@ -259,7 +305,7 @@ def _read_one(path: Path, class_name: str | None) -> CaseFile:
     return CaseFile(path.name, kind, tuple(cases))
 
 
-def _case(kind: CaseClass, row: Mapping[str, str], where: str) -> Case:
+def read_case(kind: CaseClass, row: Mapping[str, str], where: str) -> Case:
     measured = _number(row[kind.measured], f"{where}, column {kind.measured!r}")
     if measured is None or measured <= 0:
         raise InputError(
@@ -267,14 +313,24 @@ def _case(kind: CaseClass, row: Mapping[str, str], where: str) -> Case:
         )
     tolerance = _number(row.get("tolerance", ""), f"{where}, column 'tolerance'")
     inputs = {
-        column: _cell(kind.kind_of(column), text.strip(), f"{where}, column {column!r}")
+        column: read_cell(kind.kind_of(column), text.strip(), f"{where}, column {column!r}")
         for column, text in row.items()
-        if kind.kind_of(column) and column not in _HIDDEN
+        if kind.kind_of(column)
     }
-    return Case(row["id"].strip(), row["group"].strip(), measured, tolerance, MappingProxyType(inputs))
+    if "statistic" in kind.words and not inputs.get("statistic"):
+        inputs["statistic"] = _statistic(row)
+    origin = {column: row.get(column, "").strip() for column in ORIGIN}
+    return Case(row["id"].strip(), row["group"].strip(), measured, tolerance, MappingProxyType(inputs), **origin)
 
 
-def _cell(kind: str, text: str, where: str) -> Any:
+def _statistic(row: Mapping[str, str]) -> str | None:
+    """Which number of a run a row prints, where it says so in its own words and in no column."""
+    words = " ".join(row.get(column, "") for column in _WORDS).casefold()
+    found = {statistic for statistic in ("mean", "median") if re.search(rf"\b{statistic}\b", words)}
+    return found.pop() if len(found) == 1 else None
+
+
+def read_cell(kind: str, text: str, where: str) -> Any:
     if text == "":
         return None
     if kind == "numbers":

@@ -17,6 +17,7 @@ from mlsysim.errors import InputError, named
 from mlsysim.evidence.measured.measurements import Check
 from mlsysim.evidence.predictors.serving import predict_tpot, predict_ttft
 from mlsysim.results import Result
+from mlsysim.serving.measured import LENGTH_RANGE
 
 _USERS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # in flight, of a front
 _FULL = 1.0  # answers that somebody waits for a place before a front ends
@@ -74,7 +75,7 @@ def _point(name: str, raw: Mapping[str, Any], row: list[float], counted: str) ->
     tp, ep, concurrency = (int(x) for x in row[:3])
     degrees = dict(raw.get("degrees", {}))
     p, n = int(raw["input_len"]), int(raw["output_len"])
-    drawn = serving.DRAWN
+    drawn = serving.drawn(LENGTH_RANGE)[0]
     if degrees:
         pools = {
             pool: int(degrees[f"{pool}_workers"] * degrees[f"{pool}_tp"] * degrees.get(f"{pool}_attention_dp", 1))
@@ -95,7 +96,7 @@ def _point(name: str, raw: Mapping[str, Any], row: list[float], counted: str) ->
         "model": raw["model"], "device": raw["device"], "backend": _BACKENDS.get(raw["server"], ""),
         "mode": "disagg" if degrees else "agg", "precision": raw["precision"], "gemm_quant": raw["weights"],
         "moe_quant": raw["weights"], "input_len": p, "output_len": n, "concurrency": concurrency,
-        "tp": tp, "attention_dp": 1, "moe_tp": 1 if ep > 1 else tp, "moe_ep": ep, **degrees,
+        "kv_precision": raw.get("kv"), "length_range": LENGTH_RANGE, "statistic": "mean", "tp": tp, "attention_dp": 1, "moe_tp": 1 if ep > 1 else tp, "moe_ep": ep, **degrees,
     }  # fmt: skip
     return FrontPoint(
         run=name, model=raw["model"], device=raw["device"], server=raw["server"], release=raw["release"],
@@ -150,18 +151,22 @@ def loop_at(
     """
     made = _deployed(model, device, tp, precision)
     m, d = made.model, made.device
-    by = serving.server_constants(made.work, float(precision == "fp4"), constants_of("serving_tpot"))
+    blocks = float(precision == "fp8" and serving.in_blocks(m, d))
+    by = serving.server_constants(made.work, float(precision == "fp4"), constants_of("serving_tpot"), blocks)
     room = USABLE * d.usable_memory - made.weight_memory
     slots = room / float(made.kv_memory(1.0, input_len + output_len / 2.0))
     if slots < 1:
         raise InputError(
             f"loop_at: {m.name} on {tp} x {d.name} has no room for the cache of a request; give more devices"
         )
-    pool = serving.Pool(made.split, made.machine, serving.served(made.efficiencies, by), slots=slots)
-    latency, pace = serving.ttft_constants(made.work, "", constants_of("serving_ttft"), float(precision == "fp4"))
+    eff = serving.answers(serving.served(made.efficiencies, by), by)
+    pool = serving.Pool(made.split, made.machine, eff, slots=slots)
+    latency, launches, pace = serving.ttft_constants(
+        made.work, constants_of("serving_ttft"), fused=float(precision == "fp4")
+    )
     return serving.closed_loop(
         made.work, pool, concurrency=concurrency, input_len=input_len, output_len=output_len,
-        latency=latency, prefill_slowdown=pace, drafted=drafted, accepted=accepted, async_steps=ahead, spread=spread,
+        latency=latency, launches=launches, prefill_slowdown=pace, drafted=drafted, accepted=accepted, async_steps=ahead, spread=spread,
     )  # fmt: skip
 
 
@@ -215,7 +220,7 @@ def check_front(point: FrontPoint, accepted: float = 1.0) -> dict[str, Check]:
     accepted : float
         Tokens that a step yields, where the point speculates: sources do not print it.
     """
-    drawn = serving.DRAWN
+    drawn = serving.drawn(LENGTH_RANGE)[0]
     if point.drafted:
         loop = loop_at(
             point.model, point.device, tp=point.devices, concurrency=point.concurrency, precision=point.precision,

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim import memory
-from mlsysim.catalog.sourced import Sourced, shipped, sourced
 from mlsysim.errors import named
 from mlsysim.evidence.measured.measurements import Check, Measurement
 from mlsysim.evidence.metrics import signed_error
+from mlsysim.evidence.rows import row_table
 from mlsysim.memory import ServerMemory
 from mlsysim.results import Result
 
@@ -27,12 +27,13 @@ def _training(row: Measurement, i: Mapping[str, Any]) -> Check:
 
 RULES = {"training_memory": _training, "model_state": _training, "checkpoint": _checkpoint}
 
+# What a log prints, by what our answer calls it.
 _LOGGED = {
-    "weights_bytes": "byte",
-    "activation_bytes": "byte",
-    "non_torch_bytes": "byte",
-    "kv_pool_bytes": "byte",
-    "kv_tokens": "1",
+    "weights_bytes": "weights_bytes",
+    "activation_bytes": "peak_activation_bytes",
+    "non_torch_bytes": "non_torch_bytes",
+    "kv_pool_bytes": "kv_cache_bytes",
+    "kv_tokens": "kv_cache_tokens",
 }
 
 
@@ -40,41 +41,61 @@ _LOGGED = {
 class ServerStart(Result):
     """What a server's start-up log says that it holds, with the options it was started with."""
 
-    name: str
+    name: str  # of one of each kind of model; empty for the others
     model: str
     device: str
     options: Mapping[str, Any]
-    logged: Mapping[str, Sourced]
+    logged: Mapping[str, float]  # bytes, and tokens, as the table of rows calls them
+    where: str
 
     @property
     def prediction(self) -> ServerMemory:
         """Ours, with the same options."""
-        return memory.server_memory(
-            self.model, self.device, max_num_batched_tokens=8192, max_num_seqs=1024, **self.options
-        )
+        return memory.server_memory(self.model, self.device, **self.options)
 
     @property
     def errors(self) -> Mapping[str, float]:
         """Ours over the log's, less one, by component."""
         found = self.prediction.to_dict()
-        return {name: float(signed_error(found[name], figure.value)) for name, figure in self.logged.items()}
+        return {name: float(signed_error(found[name], self.logged[column])) for name, column in _LOGGED.items()}
 
 
-def _start(name: str, raw: Any, file: str) -> ServerStart:
-    fixed = ("model", "device")
-    logged = {k: sourced(raw[k], unit, f"{file}: {name}, {k}", file) for k, unit in _LOGGED.items()}
-    options = {k: v for k, v in raw.items() if k not in (*fixed, *_LOGGED)}
-    return ServerStart(name, raw["model"], raw["device"], MappingProxyType(options), MappingProxyType(logged))
+def _start(row: Mapping[str, Any]) -> ServerStart:
+    options = {
+        "engine_version": row["vllm_version"],
+        "tp": int(row["tp"]),
+        "pp": int(row["pp"]),
+        "weights": "fp8" if row["quantization"] == "fp8" else None,
+        "dtype": "bf16" if row["dtype"] == "auto" else row["dtype"],
+        "kv": row["kv_cache_dtype"],
+        "max_num_batched_tokens": int(row["max_num_batched_tokens"] or 8192),
+        "max_num_seqs": int(row["max_num_seqs"] or 1024),
+        "gpu_memory_utilization": row["gpu_memory_utilization"],
+    }
+    logged = {k: v for k, v in row.items() if k in _LOGGED.values() or k in ("cuda_graph_bytes", "requested_bytes")}
+    return ServerStart(
+        row["name"] or "",
+        row["model"],
+        row["device"],
+        MappingProxyType(options),
+        MappingProxyType(logged),
+        row["where"],
+    )
 
 
 @cache
-def server_starts() -> Mapping[str, ServerStart]:
-    """All shipped start-up logs, by name.
+def all_starts() -> tuple[ServerStart, ...]:
+    """Every start-up log of the rows."""
+    return tuple(_start(row) for row in row_table("server_starts"))
 
-    >>> round(server_starts()["llama-8b"].logged["weights_bytes"].value / 2**30, 2)
+
+def server_starts() -> Mapping[str, ServerStart]:
+    """One start-up log of each kind of model, by name.
+
+    >>> round(server_starts()["llama-8b"].logged["weights_bytes"] / 2**30, 2)
     14.99
     """
-    return shipped(__package__, "server_starts.toml", _start)
+    return MappingProxyType({s.name: s for s in all_starts() if s.name})
 
 
 def server_start(name: str) -> ServerStart:

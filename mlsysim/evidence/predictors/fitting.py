@@ -35,15 +35,6 @@ def nested(names: Sequence[tuple[str, str]], values: Sequence[float]) -> dict[st
     return found
 
 
-def log_loss(predicted: float, measured: float) -> float:
-    """Squared log error: too slow by a factor counts as much as too fast by that factor.
-
-    >>> log_loss(2.0, 1.0) == log_loss(1.0, 2.0)
-    True
-    """
-    return math.log(predicted / measured) ** 2
-
-
 def log_size(predicted: float, measured: float) -> float:
     """Size of the log error: an outlier counts once, not squared.
 

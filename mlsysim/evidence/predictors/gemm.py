@@ -22,10 +22,11 @@ from mlsysim.evidence.predictors.base import (
     Unsupported,
     element_bytes,
 )
-from mlsysim.evidence.predictors.fitting import coordinate_descent, log_size, steps, votes
+from mlsysim.evidence.predictors.fitting import coordinate_descent, steps, votes
 from mlsysim.kernel_times import CHAIN_BYTE_TIME, SHARPNESS, CallTime, product_time
 
 _MIN_ROWS = 2  # no constant may rest on a single row
+_MIDDLE = 0.75  # share at which a fit lets a product choose its parts
 _ALL = "any"
 _WIDTHS = ("16-bit", "8-bit")
 
@@ -124,18 +125,10 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     return Prediction(float(call.time), assumptions=assumptions)
 
 
-def _seconds(work: GemmWork, bare: CallTime, share: float, startup: float) -> float:
-    """As ``work.call(share, startup).time``, of a product whose clocks are known."""
-    compute = bare.compute_time / work.efficiency(share)
-    return float(kernels.rounded_roof(compute, bare.memory_time, bare.chain_time) + bare.unhidden_time + startup)
-
-
-def _bare(work: GemmWork) -> CallTime:
-    return product_time(**work.given)
-
-
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """One compute efficiency per width of precision, one start-up time; makers' own shares are not fitted."""
+    """One compute efficiency per width of precision, one start-up time; makers' own shares are not fitted; needs NumPy."""
+    import numpy as np
+
     works = [(_work(Row(inputs)), measured, group) for inputs, measured, group in rows]
     own = [x for x in works if x[0].makers_share is None]
     widths = sorted({w.width for w, _, _ in own})
@@ -143,11 +136,19 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     own = [x for x in own if x[0].width in widths]
     if len(own) <= len(widths):  # a start-up time needs a row of its own
         return {}
-    shares = votes([g for _, _, g in own])
-    weighted = [(w, _bare(w), t, v) for (w, t, _), v in zip(own, shares, strict=True)]
+    calls = [w.call(_MIDDLE, 0.0) for w, _, _ in own]
+    reached = np.array([w.efficiency(_MIDDLE) for w, _, _ in own])
+    clocks = {n: np.array([getattr(c, n) for c in calls]) for n in ("compute_time", "memory_time", "chain_time")}
+    unhidden, measured = np.array([c.unhidden_time for c in calls]), np.array([t for _, t, _ in own])
+    rates = np.array([silicon.rate_ratio(w.row, "peak_flops.bf16") for w, _, _ in own])
+    width = np.array([widths.index(w.width) for w, _, _ in own])
+    weight = np.array(votes([g for _, _, g in own]))
 
     def loss(c: Mapping[str, float]) -> float:
-        return sum(vote * log_size(_seconds(w, bare, c[w.width], c["startup"]), t) for w, bare, t, vote in weighted)
+        share = kernels.share_of_cut(np.array([c[name] for name in widths])[width], rates)
+        compute = clocks["compute_time"] * reached / share
+        time = kernels.rounded_roof(compute, clocks["memory_time"], clocks["chain_time"]) + unhidden + c["startup"]
+        return float((weight * np.abs(np.log(time / measured))).sum())
 
     grids = {"startup": steps(0.0, 10e-6, 0.5e-6), **dict.fromkeys(widths, steps(0.4, 1.0, 0.02))}
     best = coordinate_descent(loss, grids)

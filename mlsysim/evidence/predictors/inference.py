@@ -13,7 +13,7 @@ from typing import Any
 
 from mlsysim import inference
 from mlsysim.catalog import Model
-from mlsysim.efficiencies import CALIBRATED, DATASHEET, MIDDLE, Server, known_server, lineage, server_of
+from mlsysim.efficiencies import CALIBRATED, DATASHEET, MIDDLE, Server, launched_as, lineage
 from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.evidence.predictors.fitting import gauss_newton, nested, stacked
 from mlsysim.evidence.predictors.shapes import model_of
@@ -124,14 +124,26 @@ def _machine(row: Row, split: Split, server: Server, word: str, line: Sequence[s
     )
 
 
-def _case(row: Row, word: str = CALIBRATED) -> _Case:
+def _cases(row: Row, word: str = CALIBRATED) -> tuple[_Case, ...]:
+    """A row by each way in which its server may launch its kernels; one where that is known."""
+    name = str(row.or_assume("framework", "", MIDDLE.name))
+    ways = launched_as(name)
+    if len(ways) > 1:
+        row.assume(
+            "framework", "captured or eager", f"{name[:40]!r} is not in the table of servers and does not say which"
+        )
+    elif not ways[0].known:
+        row.assume("framework", ways[0].decode, f"as {name[:40]!r} says, which is not in the table of servers")
+    return tuple(_case(row if not i else Row(row.inputs), way, word) for i, way in enumerate(ways))
+
+
+def _case(row: Row, server: Server, word: str) -> _Case:
     phase = row.need("phase")
     if phase not in _PHASES:
         raise Unsupported(f"phase {str(phase)[:20]!r} is not one of {', '.join(_PHASES)}")
     shape = model_of(row)
     if row.number("vocab") < 1:
         raise Unsupported("vocab = 0 is not a model")
-    server = _server(row)
     split = _split(row, shape, server)
     batch = row.number_or("batch", 1.0)
     if batch < split.dp:
@@ -167,15 +179,6 @@ def _case(row: Row, word: str = CALIBRATED) -> _Case:
     )
 
 
-def _server(row: Row) -> Server:
-    """The server of the table; another one is assumed to be a current one."""
-    name = str(row.or_assume("framework", "", MIDDLE.name))
-    if name and not known_server(name):
-        row.assume("framework", MIDDLE.name, f"{name[:40]!r} is not in the table of servers")
-        return dataclasses.replace(MIDDLE, name=name, known=False)
-    return server_of(name)
-
-
 def _efficiencies(case: _Case, constants: Constants) -> Efficiencies:
     m = case.machine
     return from_constants(
@@ -201,15 +204,20 @@ def _time(case: Any, eff: Efficiencies) -> Any:
 def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     """Time of one row of class inference in seconds."""
     row = Row(inputs)
-    case = _case(row, CALIBRATED if constants else DATASHEET)
-    return Prediction(float(_time(case, _efficiencies(case, constants))), assumptions=tuple(row.assumptions))
+    cases = _cases(row, CALIBRATED if constants else DATASHEET)
+    times = [float(_time(case, _efficiencies(case, constants))) for case in cases]
+    if len(times) > 1:
+        row.assume("time", "the middle by ratio", f"of {min(times):.3g} s captured and {max(times):.3g} s eager")
+    return Prediction((min(times) * max(times)) ** 0.5, assumptions=tuple(row.assumptions))
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """Fit the constants; every group has one vote; needs NumPy."""
     import numpy as np
 
-    cases = [_case(Row(inputs)) for inputs, _, _ in rows]
+    ways = [_cases(Row(inputs)) for inputs, _, _ in rows]
+    cases = [case for each in ways for case in each]
+    of: Any = np.repeat(np.arange(len(rows)), [len(each) for each in ways])  # the row of each case
     measured = np.array([m for _, m, _ in rows])
     here = {name for case in cases for name in case.line}
     ranges = _RANGES | {key: value for key, value in _FAMILIES.items() if key[0] in here}
@@ -222,7 +230,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     def log_errors(values: Any) -> Any:
         constants = nested(list(ranges), values)
         eff = stacked([_efficiencies(c, constants) for c in cases])
-        return np.log(_time(every, eff) / measured)
+        return np.bincount(of, np.log(_time(every, eff))) / np.bincount(of) - np.log(measured)
 
     return nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, [g for _, _, g in rows]))
 

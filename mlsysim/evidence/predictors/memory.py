@@ -116,15 +116,17 @@ def _training_peak(row: Row, constants: Constants) -> float:
     recompute = str(row.or_assume("recompute", "none"))
     if sharded and recompute == "selective":
         recompute = "matmuls"  # what frameworks that shard weights call selective
-    recipe = "fsdp-mixed" if sharded else "megatron-bf16"
+    recipes: tuple[str, ...] = ("fsdp-mixed",) if sharded else ("megatron-bf16",)
+    if sharded and recompute == "none":  # who keeps everything may hold autocast's copies of all weights too
+        recipes = ("fsdp-mixed", "fsdp-autocast")
     loss = "unfused" if sharded else "one-copy"  # PyTorch's cross entropy, or Megatron's over a split vocabulary
-    row.assume("recipe", f"{recipe}, loss {loss}", "usual for this sharding")
+    row.assume("recipe", f"{' or '.join(recipes)}, loss {loss}", "usual for this sharding; of two the geometric mean")
     degree: dict[str, Any] = {name: row.number_or(name, 1.0) for name in ("tp", "pp", "cp", "dp")}
     batch = row.optional("batch_per_dp_rank", row.optional("micro_batch", 1.0))
     # A pipeline of which nothing else is said is given as many micro-batches as it has stages.
     micro = row.number_or("micro_batch", max(1.0, batch // degree["pp"]), "as many micro-batches as stages")
     capacity = Sourced(row.optional("hbm_bytes", 1.0), "byte", "the row")
-    return float(
+    totals = [
         memory.training_memory(
             model_of(row, tied=False),
             Device(name="the row's device", fields={"memory_capacity": capacity}),
@@ -139,7 +141,9 @@ def _training_peak(row: Row, constants: Constants) -> float:
             logit_bytes=memory.LOGIT_BYTES[loss],
             **degree,
         ).total
-    )
+        for recipe in recipes
+    ]
+    return float(math.prod(totals) ** (1.0 / len(totals)))
 
 
 def _inference_total(row: Row, constants: Constants) -> float:

@@ -8,7 +8,7 @@ the middle between two bounds, and the prediction says so.
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from mlsysim import catalog, energy, flops, memory, roofline
+from mlsysim import catalog, energy, flops, inference, roofline
 from mlsysim.catalog import Model
 from mlsysim.errors import UnknownNameError
 from mlsysim.evidence.measured.measurements import measurement
@@ -19,10 +19,6 @@ _SIZE = 1e10  # active parameters at which the share of a run is quoted
 _WIDE = 2.0  # bytes of an element: below it the peak that a row gives is the doubled one
 _EXPONENTS = (0.0, 0.3)
 _ROUNDS = 200
-# Kernels of a decoder layer run one by one: 2 norms, 4 products, rotary, cache write, attention, activation, gate, 2 sums,
-# 2 all-reduces with their copies.
-_KERNELS_PER_LAYER = 17.0
-_LAUNCH = 1e-5  # reddi2026mathpage, sec. 1: 0.01 to 0.1 ms per kernel; the lower end
 # Payload of a packet of 256 bytes is what NCCL plans with on PCIe: nccl2026tuning, src/graph/topo.h, PCI_BW 12.0 for 16
 # lanes of the third generation, whose raw rate is 15.75 GB/s.
 _PCIE_SHARE = 12.0 / 15.75
@@ -176,24 +172,30 @@ def _model(row: Row) -> Model:
 def _device_power_fraction(row: Row, constants: Constants) -> float:
     """Mean power of a device over a prompt and its answer.
 
-    Power follows the share of the peak of what binds: arithmetic in the prompt, memory in the decode steps.
+    Power follows the work that is done: the share of the peak arithmetic and the share of the bandwidth that a server reaches, which
+    the solver of inference says, add up. Nothing is fitted to power.
     """
-    model = _model(row)
-    tp, batch = row.number_or("tp", 1.0), row.number_or("batch", 1.0)
+    model, device, tp = _model(row), row.device, int(row.number_or("tp", 1.0))
+    if device is None:
+        raise Unsupported(f"the catalogue has no device {str(row.inputs.get('device'))[:40]!r}")
     prompt, answer = row.number("input_len"), row.number_or("output_len", 1.0)
-    weights = flops.matmul_parameters(model) * element_bytes(str(row.or_assume("precision", "bf16")))
-    cache = float(memory.kv_cache_of(model, batch, prompt + answer / 2.0))
-    bandwidth = row.rate("hbm_bandwidth", "memory_bandwidth")
-    least = float(roofline.memory_time((weights + cache) / tp, bandwidth))
-    launching = float(roofline.dispatch_time(_KERNELS_PER_LAYER * model.n_layers, _LAUNCH))
-    step = least / _memory_share(row, constants) + launching
-    peak = row.rate("peak_flops", "peak_flops.bf16")
-    efficiency = catalog.preset("roofline-page-prefill").efficiency.value
-    work = flops.total_flops(flops.forward_matmul_flops(flops.active_parameters(model)), batch * prompt)
-    filling = float(roofline.compute_time(work / tp, peak, efficiency))
-    busy = (efficiency * filling + answer * least) / (filling + answer * step)
-    row.assume("launches", launching, f"{_KERNELS_PER_LAYER:g} kernels a layer, one after the other, unhidden")
-    return float(energy.device_power(_IDLE_SHARE, 1.0, busy))
+    precision = str(row.or_assume("precision", "bf16"))
+    narrow = element_bytes(precision) < _WIDE
+    deployed = inference.deploy(
+        model,
+        device,
+        tp=tp,
+        domain=max(tp, 1),
+        precision=precision if narrow else "bf16",
+        weights=precision if narrow else None,
+        server=str(row.or_assume("server", "", "a current server")),
+    )
+    batch = row.number_or("batch", 1.0)
+    filling = inference.prefill(deployed, input_len=prompt, batch=batch)
+    step = inference.decode_step(deployed, context=prompt + answer / 2.0, batch=batch)
+    parts = ((filling.time, filling), (max(answer - 1.0, 0.0) * step.time, step))
+    busy = sum(time * (done.mfu + done.mbu) for time, done in parts) / sum(time for time, _ in parts)
+    return float(energy.device_power(_IDLE_SHARE, 1.0, min(1.0, float(busy))))
 
 
 def _grid(row: Row, constants: Constants) -> float:

@@ -1,11 +1,12 @@
 """Classes serving_tpot and serving_ttft: servers at a fixed number of requests in flight, prompts and answers together or apart.
 
-The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Five constants say what
+The times are those of ``serving.closed_loop`` on the steps that every other prediction of inference has. Six constants say what
 servers of 2025 and 2026 change of these: hops of all-reduces inside a domain, what a layer does around the grouped products of
-its experts, how unevenly experts are chosen, how much longer prompts take than their kernels, and what a host does for each
-sequence of a step. Three are for the first token: the pace of prompt passes of mixtures, what a kernel adds where a host launches
-those of prompts one by one, and the way of a request through SGLang's processes. None belongs to a model or a device. What the
-published recipes tell a server about waiting is data.
+its experts, how unevenly experts are chosen, how much longer prompts take than their kernels, what a host does for each
+sequence of a step, and how slow kernels with block scales are where few rows have none made for them. Three are for the first token: the pace of prompt passes of mixtures, what a kernel adds where a host launches
+those of prompts one by one, and what a request takes on its way through any server. None belongs to a model, a device or a server.
+How a run was made (its length, how lengths are drawn, which number is printed, what the server was told) is stated by a row's
+columns; where it states nothing, the neutral value stands and is written down.
 """
 
 import dataclasses
@@ -14,9 +15,9 @@ from typing import Any
 
 from mlsysim import catalog, memory
 from mlsysim.catalog import Device, Model
-from mlsysim.efficiencies import known_server, lineage, server_of, shipped
+from mlsysim.efficiencies import MIDDLE, Server, known_server, lineage, server_of, shipped
 from mlsysim.errors import UnknownNameError
-from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported
+from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
 from mlsysim.evidence.predictors.fitting import gauss_newton, nested, stacked
 from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import efficiencies_of, half_peak
@@ -24,13 +25,15 @@ from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.serving import checkpoint
 from mlsysim.serving.closed import (
     ADAPTER,
-    AHEAD,
-    DRAWN,
+    REQUESTS_PER_USER,
+    SLOW_BLOCKS,
     SPREAD,
     Loop,
     Pool,
     ServerOverheads,
+    answers,
     closed_loop,
+    drawn,
     served,
     server_constants,
     ttft_constants,
@@ -70,27 +73,23 @@ _STORED = {"int4_wo": "int4-sym-g32", "nvfp4_wo": "nvfp4", "w4a16_mxfp4": "mxfp4
 _MODES = {"agg": "agg", "aggregated": "agg", "disagg": "disagg", "disaggregated": "disagg"}
 _FULL = 0.95  # of a device's memory that weights and cache may take
 _LEAST = 0.05  # of it that is left for cache where the weights leave less: they were loaded, or there would be no row
-_FEW = 15  # rows that make a whole vote: a group of one row is one deployment
-# Servers that admit a request only if its whole answer has room beside those of all others, by default (TensorRT-LLM's
-# documentation, useful runtime options: GUARANTEED_NO_EVICT). Of an answer under way the others hold half on average.
-_NO_EVICTION = ("TensorRT-LLM",)
+# Rows of a group that make a whole vote. Groups of few rows are single deployments, which settings that no row states may have made
+# slower by factors; times to a first token feel these most.
+_FEW = {"tpot": 15, "ttft": 100}
 _RANGES = {
     ("messages", "hops"): (0.05, 3.0, 0.3),
     ("experts", "starts"): (0.3, 6.0, 2.6),
     ("experts", "routing_cv2"): (1e-3, 5.0, 0.7),
     ("host", "prompts"): (0.3, 8.0, 1.4),
     ("host", "sequence"): (1e-7, 3e-4, 2e-5),
+    ("block scales", "slow"): (1.0, 6.0, 2.0),
 }
 _FIRST = {
     ("pace", "experts"): (0.3, 6.0, 1.2),
     ("latency", "kernel"): (1e-6, 1e-3, 8e-5),
-    ("latency", "processes"): (1e-3, 1.0, 5e-2),
+    ("latency", "request"): (1e-3, 0.3, 2e-2),
 }
-# Lengths of prompts and answers that InferenceX runs (README: ISL, OSL) and draws between 0.8 and 1.0 times these
-# (RANDOM_RANGE_RATIO). Other rows come from runs that send all of one length (aiconfigurator, eval/benchmarks at 5e1618757:
-# --synthetic-input-tokens-stddev 0, --random-range-ratio 1).
-_DRAWN = ((1024.0, 1024.0), (1024.0, 8192.0), (8192.0, 1024.0))
-_ALONE = ("SGLang",)  # servers that run prompts in steps of their own unless told otherwise
+_STATISTICS = ("mean", "median")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,40 +129,6 @@ def degrees_of(tp: float, attention_dp: float | None, moe_tp: float, moe_ep: flo
 
 
 @dataclasses.dataclass(frozen=True)
-class _Recipe:
-    """What the recipes of InferenceX tell a server about prompts that wait, for runs that a row does not tell apart from others."""
-
-    server: str
-    models: tuple[str, ...]
-    source: str
-    generation: str = ""  # any
-    weights: str = ""  # any
-    lengths: tuple[tuple[float, float], ...] = _DRAWN
-    devices: float = float("inf")  # of a replica, fewer than these
-    least: float = 1.0  # requests in flight
-    poll: float = 0.0  # steps between two looks for new requests
-    gather: float = 0.0  # steps that a prompt waits for others to share its pass
-    gather_tokens: float = 0.0  # of a pass, that end this wait
-
-
-_SGLANG = "benchmarks/single_node/*_b200.sh and *_b300.sh at 868ed43d1: --scheduler-recv-interval"
-# The last that fits a row holds. GLM-5 in eight bits has no such option there, and nothing on Hopper has.
-_RECIPES = (
-    _Recipe("SGLang", ("DeepSeek-V3", "Qwen3.5-397B-A17B"), _SGLANG, "Blackwell", poll=10.0),
-    _Recipe("SGLang", ("DeepSeek-V3", "Qwen3.5-397B-A17B"), _SGLANG, "Blackwell", least=16.0, poll=30.0),
-    _Recipe("SGLang", ("GLM-5",), _SGLANG, "Blackwell", weights="fp4", poll=10.0),
-    _Recipe(
-        "TensorRT-LLM", ("Llama-3.1-70B",), "benchmarks/70b_*_trt_slurm.sh at 280c0353a: batch_wait_*, max_num_tokens",
-        lengths=_DRAWN[:1], devices=8.0, gather=20.0, gather_tokens=0.9 * 16384.0,
-    ),
-    _Recipe(
-        "TensorRT-LLM", ("DeepSeek-V3",), "benchmarks/single_node/dsr1_fp8_b200_trt.sh at 868ed43d1: batch_wait_*",
-        "Blackwell", weights="fp8", lengths=_DRAWN[:1], least=64.0, gather=40.0, gather_tokens=0.8 * 8192.0,
-    ),
-)  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
 class _Side:
     """A pool, before any fitted number."""
 
@@ -186,10 +151,12 @@ class _Case:
     fused: float
     transfer: float
     experts: bool
-    server: str  # of the table, or nothing
+    captured: float
+    blocks: float
     concurrency: float
     input_len: float
     output_len: float
+    requests_per_user: float
     poll: float
     gather: float
     gather_tokens: float
@@ -233,7 +200,7 @@ def _degrees(row: Row, pool: str) -> Degrees:
     return degrees_of(tp, dp, _degree(row, f"{pool}moe_tp"), _degree(row, f"{pool}moe_ep"))
 
 
-def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, tokens: float) -> _Side:
+def _side(row: Row, model: Model, device: Device, server: Server, d: Degrees, replicas: float, tokens: float) -> _Side:
     plain = str(row.inputs.get("precision") or "bf16")
     name, weight, products = _format(row, "gemm_quant", plain)
     experts = _format(row, "moe_quant", name)[1] if model.is_moe else weight
@@ -241,7 +208,7 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
         weight = 2.0
     if not device.has(f"peak_flops.{products}"):
         products = "bf16"
-    kv = _cached(row, name, device)
+    kv = _cached(row, name, server)
     ep = (
         max(d.ep, d.dp) if model.is_moe and d.dp > 1 else 1.0
     )  # within tp all hold all tokens: placing or cutting is one
@@ -268,20 +235,12 @@ def _side(row: Row, model: Model, device: Device, d: Degrees, replicas: float, t
     return _Side(split, machine, efficiencies_of(device, products), replicas, max(1.0, room / max(float(held), 1.0)))
 
 
-def _cached(row: Row, products: str, device: Device) -> float:
-    """Bytes of a cached number. Checkpoints for TensorRT-LLM say 8 bits; vLLM and SGLang keep 16 unless told otherwise.
-
-    The recipes of InferenceX (benchmarks/single_node/fixed_seq_len) tell them so on Blackwell, and hardly ever on Hopper.
-    """
+def _cached(row: Row, products: str, server: Server) -> float:
+    """Bytes of a cached number: as the row states; else as the server has it where it is told nothing."""
+    if row.has("kv_precision"):
+        return element_bytes(str(row.need("kv_precision")))
     narrow = _FORMATS[products][1] != "bf16" or _STORED.get(products) in ("mxfp4", "nvfp4")
-    told = _table_name(row) == "TensorRT-LLM" or "Blackwell" in lineage(device)
-    return 1.0 if narrow and told else 2.0
-
-
-def _table_name(row: Row) -> str:
-    """The server of the table, without its release; nothing for one that it does not have."""
-    name = str(row.inputs.get("backend") or "")
-    return server_of(name).name if known_server(name) else ""
+    return 1.0 if narrow and server.narrow_cache else 2.0
 
 
 def _weights(model: Model, split: Split, weight: float, experts: float) -> float:
@@ -315,80 +274,91 @@ def _read(row: Row) -> _Case:
     mode = _MODES.get(str(row.need("mode")).casefold(), row.need("mode"))
     if mode not in ("agg", "disagg"):
         raise Unsupported(f"mode = {str(mode)[:20]!r} is neither 'agg' nor 'disagg'")
-    lengths = row.number("input_len"), row.number("output_len")
-    prompt, answer = lengths
-    if lengths in _DRAWN:
-        prompt, answer = DRAWN * prompt, DRAWN * answer
-        row.assume("mean lengths", DRAWN, "of the nominal ones: drawn between 0.8 and 1.0 times them")
     concurrency = row.number("concurrency")
+    prompt, answer, spread = _lengths(row)
     if concurrency < 1 or prompt < 1 or answer < 1:
         raise Unsupported("concurrency, input_len and output_len are at least 1")
-    tokens = prompt + (answer if _table_name(row) in _NO_EVICTION else answer / 2.0)
+    server = _server(row)
+    tokens = prompt + (answer if server.whole_answers else answer / 2.0)  # half of an answer under way on average
     if mode == "agg":
-        decode = prefill = _side(row, model, device, _degrees(row, ""), 1.0, tokens)
+        decode = prefill = _side(row, model, device, server, _degrees(row, ""), 1.0, tokens)
     else:
         decode, prefill = (
-            _side(row, model, device, _degrees(row, pool), max(1.0, row.number_or(f"{pool}workers", 1.0)), tokens)
-            for pool in ("decode_", "prefill_")
+            _side(
+                row,
+                model,
+                device,
+                server,
+                _degrees(row, f"{pool}_"),
+                max(1.0, row.number_or(f"{pool}_workers", 1.0)),
+                tokens,
+            )
+            for pool in ("decode", "prefill")
         )
-    server = _server(row)
     w, s = work_of(model), decode.split
     products = decode.machine.peak_flops
-    recipe = _recipe(row, server, model, device, lengths, concurrency) if mode == "agg" else None
     return _Case(
         work=w,
         decode=decode,
         prefill=prefill,
         apart=float(mode == "disagg"),
-        alone=float(server in _ALONE),
+        alone=float(server.prompts_alone),
         fused=float(device.has("peak_flops.fp4") and products == device.peak_flops["fp4"]),
         transfer=prompt * w.kv_elements * w.layers * s.kv_bytes / decode.machine.inter_bandwidth,
         experts=model.is_moe,
-        server=server,
+        captured=float(server.captured_prompts),
+        blocks=float(_in_blocks(row) and any(name in lineage(device) for name in SLOW_BLOCKS)),
         concurrency=concurrency,
         input_len=prompt,
         output_len=answer,
-        poll=recipe.poll if recipe else 0.0,
-        gather=recipe.gather if recipe else 0.0,
-        gather_tokens=recipe.gather_tokens if recipe else 0.0,
-        ahead=float(server in AHEAD),
-        spread=SPREAD if lengths in _DRAWN else 0.0,
+        requests_per_user=_requests_per_user(row),
+        poll=row.optional("poll_steps", 0.0),
+        gather=row.optional("gather_steps", 0.0),
+        gather_tokens=row.optional("gather_tokens", 0.0),
+        ahead=server.async_steps,
+        spread=spread,
     )
 
 
-def _recipe(
-    row: Row, server: str, model: Model, device: Device, lengths: tuple[float, float], concurrency: float
-) -> _Recipe | None:
-    """The recipe that a row was run by as far as its columns tell, and what it says of waiting prompts is written down."""
+def _in_blocks(row: Row) -> bool:
+    """Whether weights have a scale for every block."""
     plain = str(row.inputs.get("precision") or "bf16")
-    tp = _degrees(row, "").devices
-    fits = [
-        r
-        for r in _RECIPES
-        if r.server == server
-        and model.name in r.models
-        and r.generation in ("", *lineage(device))
-        and r.weights in ("", plain)
-        if lengths in r.lengths and tp < r.devices and concurrency >= r.least
-    ]
-    if not fits:
-        return None
-    found = fits[-1]
-    if found.poll:
-        row.assume("steps between two looks for requests", found.poll, f"InferenceX, {found.source}")
-    if found.gather:
-        row.assume("steps that prompts wait for others", found.gather, f"InferenceX, {found.source}")
-    return found
+    return "fp8_block" in (_format(row, column, plain)[0] for column in ("gemm_quant", "moe_quant"))
 
 
-def _server(row: Row) -> str:
-    """The same, and what it means that there is none is written down."""
+def _lengths(row: Row) -> tuple[float, float, float]:
+    """Mean tokens of prompts and answers, and their standard deviation over the mean."""
+    prompt, answer = row.number("input_len"), row.number("output_len")
+    if not row.has("length_range"):
+        row.assume("lengths", "means of lengths that differ", "the row states no length_range")
+        return prompt, answer, SPREAD
+    least = row.number("length_range")
+    if least > 1.0:
+        raise Unsupported(f"length_range = {least:g} is the least length over the greatest, from 0 to 1")
+    mean, spread = drawn(least)
+    return mean * prompt, mean * answer, spread
+
+
+def _requests_per_user(row: Row) -> float:
+    """Requests of the run over requests in flight; infinite for a median, which the few who begin together do not move."""
+    statistic = row.or_assume("statistic", _STATISTICS[0], "as benchmarks print it, over the whole run")
+    if statistic not in _STATISTICS:
+        raise Unsupported(f"statistic = {str(statistic)[:20]!r} is neither {' nor '.join(_STATISTICS)}")
+    if statistic == "median":
+        return float("inf")
+    requests = row.number_or("requests_per_user", REQUESTS_PER_USER, "a run that begins with all users at once")
+    if requests < 1:
+        raise Unsupported(f"requests_per_user = {requests:g} is less than one request of each user")
+    return requests
+
+
+def _server(row: Row) -> Server:
+    """The server of the table, in its newest release; what it means that there is none is written down."""
     name = str(row.or_assume("backend", ""))
-    found = _table_name(row)
-    if not found:
-        server_of(name)  # warns
-        row.assume("backend", "the middle of the servers", f"{name[:40]!r} is not in the table of servers")
-    return found
+    if known_server(name):
+        return server_of(name)
+    row.assume("backend", MIDDLE.name, f"{name[:40]!r} is not in the table of servers")
+    return MIDDLE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -397,26 +367,31 @@ class _Fitted:
 
     served: ServerOverheads = dataclasses.field(default_factory=ServerOverheads)
     latency: float = 0.0
+    launches: float = 0.0
     pace: float = 1.0
 
 
 def _fitted(case: _Case, steps: Constants, first: Constants) -> _Fitted:
-    found = _Fitted(server_constants(case.work, case.fused, steps))
+    found = _Fitted(server_constants(case.work, case.fused, steps, case.blocks))
     if not first:
         return found
-    latency, pace = ttft_constants(case.work, case.server, first, case.fused)
-    return dataclasses.replace(found, latency=float(latency), pace=float(pace))
+    latency, launches, pace = map(float, ttft_constants(case.work, first, case.captured, case.fused))
+    return dataclasses.replace(found, latency=latency, launches=launches, pace=pace)
 
 
 def _loop(c: Any, fitted: Any) -> Loop:
-    decode, prefill = (
-        Pool(p.split, p.machine, served(p.efficiencies, fitted.served), p.replicas, p.slots)
-        for p in (c.decode, c.prefill)
+    by = fitted.served
+    prefill = Pool(
+        c.prefill.split, c.prefill.machine, served(c.prefill.efficiencies, by), c.prefill.replicas, c.prefill.slots
     )
+    own = answers(served(c.decode.efficiencies, by), by)
+    decode = Pool(c.decode.split, c.decode.machine, own, c.decode.replicas, c.decode.slots)
     return closed_loop(
         c.work, decode, prefill, concurrency=c.concurrency, input_len=c.input_len, output_len=c.output_len,
-        disaggregated=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency, prefill_slowdown=fitted.pace,
+        disaggregated=c.apart, alone=c.alone, transfer=c.transfer, latency=fitted.latency,
+        launches=fitted.launches, prefill_slowdown=fitted.pace,
         poll=c.poll, gather=c.gather, gather_tokens=c.gather_tokens, async_steps=c.ahead, spread=c.spread,
+        requests_per_user=c.requests_per_user,
     )  # fmt: skip
 
 
@@ -446,13 +421,13 @@ def _at(every: Any, which: Any) -> Any:
 
 def _kind(case: _Case) -> tuple[Any, ...]:
     """All that :func:`_fitted` reads of a case."""
-    return case.server, case.apart, case.fused, case.experts, case.work.moe, case.work.layers
+    return case.captured, case.blocks, case.apart, case.fused, case.experts, case.work.moe, case.work.layers
 
 
 def _fit(
     rows: Sequence[Sample], ranges: Mapping[tuple[str, str], tuple[float, float, float]], what: str, soft: float
 ) -> dict[str, dict[str, float]]:
-    """Fit constants; every group of at least ``_FEW`` rows has one vote; needs NumPy."""
+    """Fit constants; every group of at least as many rows as ``_FEW`` says has one vote; needs NumPy."""
     import numpy as np
 
     cases = [_case(Row(inputs)) for inputs, _, _ in rows]
@@ -470,7 +445,7 @@ def _fit(
         return np.log(getattr(_loop(every, fitted), what) / measured)
 
     groups = [g for _, _, g in rows]
-    return nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, groups, soft=soft, least=_FEW))
+    return nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, groups, soft=soft, least=_FEW[what]))
 
 
 def _predictor(
@@ -479,11 +454,9 @@ def _predictor(
     what: str,
     soft: float,
 ) -> Predictor:
-    method = (
-        f"Gauss-Newton on a robust log error within physical ranges; every group of {_FEW} rows or more has one vote"
-    )
+    method = f"Gauss-Newton on a robust log error within physical ranges; every group of {_FEW[what]} rows or more has one vote"
     return Predictor(predict, lambda rows: _fit(rows, ranges, what, soft), method)
 
 
 TPOT = _predictor(predict_tpot, _RANGES, "tpot", 0.05)
-TTFT = _predictor(predict_ttft, _FIRST, "ttft", 0.2)
+TTFT = _predictor(predict_ttft, _FIRST, "ttft", 0.1)

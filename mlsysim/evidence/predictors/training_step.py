@@ -1,9 +1,9 @@
 """Class training_step: one optimizer step of a dense or mixture transformer on many devices.
 
-The time is the sum of ``training.step_terms``. Seven constants are fitted, and no generation has one of its own: the share of
-the peak that products reach on TPUs and on all other devices; the share that kernels of attention reach that were written
-for the device, and others; and what software costs everywhere (start-up per layer and per expert, variation). The rest is
-counted or planned by a library (``training.shares.counted_software``). A device without rows needs no closest relative but TPUs.
+The time is the sum of ``training.step_terms``. Products and attention run as their kernels were measured alone
+(``efficiencies.kernel_shares``). Four constants are fitted: what a step keeps of that rate, the share of the peak that products
+reach on TPUs, of which no table of kernels knows, start-up per expert, and variation. The rest is counted or planned by a
+library (``training.shares.counted_software``).
 Without constants (datasheet mode) everything is sourced, counted or the bound.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlsysim import training
-from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample
+from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, made_once
 from mlsysim.evidence.predictors.fitting import gauss_newton
 from mlsysim.evidence.predictors.training_rows import step_of
 from mlsysim.evidence.predictors.training_structures import SHIPPED, Rows, Variant
@@ -25,7 +25,7 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     step = step_of(row)
     eff = from_constants(step.line, step.generation, step.precision, step.clock, constants, most=step.most)
     if constants and not rows_ran_on(constants, step.line):
-        row.assume("efficiencies", eff.name, kin_of(constants, step.line))
+        row.assume("efficiencies", eff.name, kin_of(step.line))
     if not step.updated:
         eff = replace(eff, optimizer_bytes=0.0)
         row.assume("optimizer", "none", "without a vocabulary: layers alone, forward and backward")
@@ -37,7 +37,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """Fit the constants; every group has one vote; needs NumPy."""
     import numpy as np
 
-    steps = [step_of(Row(inputs)) for inputs, _, _ in rows]
+    steps = [made_once(step_of, inputs) for inputs, _, _ in rows]
     known = [len(s.line) > 1 for s in steps]  # a device nobody knows says nothing of others
     rows = [row for row, use in zip(rows, known, strict=True) if use]
     steps = [s for s, use in zip(steps, known, strict=True) if use]

@@ -11,26 +11,33 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim import training
-from mlsysim.efficiencies import measured_share
+from mlsysim.efficiencies import kernel_shares, measured_share
 from mlsysim.evidence.predictors.base import Row
 from mlsysim.evidence.predictors.training_rows import CHUNK, Step, step_of
 from mlsysim.training import Efficiencies, cast_bytes
 from mlsysim.training.shares import (
-    FUSED,
+    ARRAY,
+    ATTENTION_BACKWARD,
     JOINED,
+    KERNELS,
     LOSS_PASSES,
     TILE,
+    TPU,
+    attention_shares,
     counted_software,
     cp_times,
-    fused_attention,
-    softmax_gain,
+    product_kernel,
 )
 
-ANY, TPU = "any", "Google tpu"
+ANY, FUSED = "any", "fused kernels"
 SOFTWARE = "software"
+ALONE = "as kernels alone"  # times what a step keeps of it
+# Devices that every framework has kernels of attention for; others of NVIDIA's only where its library runs the whole step.
+_FUSED_EVERYWHERE = ("Ampere", TPU)
 # Physical range of every constant that some structure fits, and where its fit starts.
 RANGES: Mapping[str, tuple[float, float, float]] = MappingProxyType(
     {
+        "in_step": (0.4, 1.0, 0.85),
         "gemm": (0.2, 0.95, 0.62),
         "attention": (0.1, 0.9, 0.4),
         "layer_overhead": (1e-6, 1e-3, 1e-4),
@@ -91,9 +98,9 @@ class Structure:
 # Of each part of a step the ways that were tried, the plainest first.
 ALTERNATIVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "products": ("one share", "TPUs apart", "TPUs and sharded weights apart"),
-        "attention": ("one share", "maker's library apart"),
-        "layer_start": ("none", "fitted"),
+        "products": ("one share", "TPUs apart", "TPUs and sharded weights apart", ALONE),
+        "attention": ("one share", "maker's library apart", ALONE),
+        "layer_start": ("none", "fitted", "counted"),
         "expert_start": ("none", "fitted"),
         "variation": ("none", "fitted"),
         "contention": ("none", "whole"),
@@ -117,9 +124,9 @@ ALTERNATIVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 _SOFT = {"linear from 10 %": 0.1, "linear from 5 %": 0.05}
 SHIPPED = Structure(
-    products="TPUs apart",
-    attention="maker's library apart",
-    layer_start="fitted",
+    products=ALONE,
+    attention=ALONE,
+    layer_start="counted",
     expert_start="fitted",
     variation="fitted",
     contention="whole",
@@ -166,13 +173,26 @@ class Rows:
             _stack([getattr(s, n) for s in self.steps]) for n in ("work", "layout", "machine")
         )
         self.tpu = np.array([TPU in s.line for s in self.steps])
-        self.fused = np.array([fused_attention(s.line) for s in self.steps])
+        written = [any(name in s.line for name in _FUSED_EVERYWHERE) for s in self.steps]
+        self.fused = np.array(
+            [(all_ or "NVIDIA gpu" in s.line, all_) for s, all_ in zip(self.steps, written, strict=True)]
+        )
+        kernels = [kernel_shares(s.line).values for s in self.steps]
+        self.kernels = {
+            "gemm": np.array([k[product_kernel(s.precision)] for k, s in zip(kernels, self.steps, strict=True)]),
+            "head": np.array([k["products_16"] for k in kernels]),
+            "attention": np.array(
+                [attention_shares(s.line, k["attention"]) for k, s in zip(kernels, self.steps, strict=True)]
+            ),
+            "start": np.array([k["start"] for k in kernels]),
+            "exponential": np.array([k.get("exponential", 0.0) for k in kernels]),
+            "array": np.array([ARRAY.get(s.line[0], 1.0) for s in self.steps]),
+        }
         self.narrow = np.array([s.narrow for s in self.steps])
         self.clock = np.array([s.clock for s in self.steps])
         self.memory = np.array([measured_share("memory", s.generation) for s in self.steps])
         self.casts = np.array([cast_bytes(s.precision) for s in self.steps])
         self.sharded = self.layout.weight_shards > 1
-        self.softmax = np.array([softmax_gain(s.line) for s in self.steps])
         self.most, self.most_half = np.array([s.most for s in self.steps]).T
         self.updated = np.array([float(s.updated) for s in self.steps])
         counted = [counted_software(s.line) for s in self.steps]
@@ -205,14 +225,16 @@ class Variant:
         self.structure, self.soft = s, _SOFT[s.errors]
         self.work, self.layout, self.machine = r.work, r.layout, r.machine
         self.memory, self.casts = r.memory, r.casts
-        self.names = [(ANY, "gemm"), (ANY, "attention")]
+        alone = s.products == ALONE
         zero: Any = np.zeros(len(r.steps), dtype=int)
-        self._products, self._whole, self._sharded = zero, zero + 1, zero + 1
-        if s.products != "one share":
-            self._products = self._apart((TPU, "gemm"), r.tpu, zero)
-        if s.attention != "one share":
-            self._whole = self._apart((FUSED, "attention"), r.fused[:, 0], zero + 1)
-            self._sharded = self._apart((FUSED, "attention"), r.fused[:, 1], zero + 1)
+        self.names = [(SOFTWARE, "in_step") if alone else (ANY, "gemm")]
+        self._products: Any = zero if s.products == "one share" else self._apart((TPU, "gemm"), r.tpu, zero)
+        self._whole = self._sharded = zero
+        if s.attention != ALONE:
+            self._whole = self._sharded = self._apart((ANY, "attention"), zero == 0, zero)
+        if s.attention == "maker's library apart":
+            self._whole = self._apart((FUSED, "attention"), r.fused[:, 0], self._whole)
+            self._sharded = self._apart((FUSED, "attention"), r.fused[:, 1], self._sharded)
         for name, word in (("layer_overhead", s.layer_start), ("expert_overhead", s.expert_start)):
             self.names += [(SOFTWARE, name)] * (word == "fitted")
         self.names += [(SOFTWARE, "variation")] * (s.variation == "fitted")
@@ -226,8 +248,14 @@ class Variant:
         # ``clock_of`` is the cube root of the power; to the power 1.5 it is the square root
         self._clock = 1.0 if s.power == "ignored" else r.clock if s.power == "sets the clock" else r.clock**1.5
         self._narrow, self._shards = r.narrow, r.sharded
-        self._softmax = self._clock * r.softmax
         self._most, self._most_half = r.most, r.most_half
+        # What products and attention of each row reach alone
+        best = (("gemm", r.most), ("head", r.most_half))
+        self._alone = (
+            {n: np.where(np.isfinite(most), most, r.kernels[n] * self._clock) for n, most in best} if alone else {}
+        )
+        self._attention = self._clock * r.kernels["attention"].T if s.attention == ALONE else None
+        self._exponential, self._tpu = r.kernels["exponential"] / self._clock, r.tpu
         software = {name: r.software[name] for name in ("network", "tp_overlap")}
         software["link"] = r.software["link"] if s.links == "planned" else 1.0
         software["elementwise"] = r.software["elementwise"] if s.traffic == "counted" else 0.0
@@ -242,6 +270,8 @@ class Variant:
             "tile": TILE if s.tiles == "counted" else 0.0,
             "selective_recompute": 0.0 if s.selective == "attention alone" else 0.5,
             "optimizer_bytes": Efficiencies().optimizer_bytes * r.updated,
+            **({"attention_backward": ATTENTION_BACKWARD, "array": r.kernels["array"]} if s.attention == ALONE else {}),
+            **({"layer_overhead": KERNELS * r.kernels["start"]} if s.layer_start == "counted" else {}),
             **cp_times(),
             **software,
         }
@@ -272,6 +302,7 @@ class Variant:
 
         c, first = constants, dict(zip(self.names, range(len(self.names)), strict=True))
         own = {name: c[i] for (group, name), i in first.items() if group == SOFTWARE}
+        kept = own.pop("in_step", 1.0)
         gemm = c[self._products] * self._clock
         for name, which in (("narrow", self._narrow), ("sharded", self._shards)):
             if name in own:
@@ -284,11 +315,13 @@ class Variant:
             more = own.pop("busiest")
             tokens = {name: getattr(work, name) * more for name in ("top_k", "active_expert_params")}
             work = dataclasses.replace(work, **tokens)
-        eff = Efficiencies(
-            gemm=np.minimum(gemm, self._most),
-            head=np.minimum(gemm, self._most_half),
-            attention=c[self._whole] * self._softmax,
-            attention_sharded=c[self._sharded] * self._softmax,
-            **{**fixed, **own},
-        )
+        shares = {"gemm": np.minimum(gemm, self._most), "head": np.minimum(gemm, self._most_half)}
+        if self._alone:
+            shares = {n: np.where(self._tpu, gemm, kept * reached) for n, reached in self._alone.items()}
+        whole, sharded = c[self._whole] * self._clock, c[self._sharded] * self._clock
+        if self._attention is not None:
+            stays = np.where(self._tpu, 1.0, kept)
+            whole, sharded = self._attention * stays
+            shares["exponential"] = self._exponential / stays
+        eff = Efficiencies(attention=whole, attention_sharded=sharded, **shares, **{**fixed, **own})
         return training.step_terms(work, self.layout, self.machine, eff).time

@@ -12,7 +12,6 @@ from mlsysim.evidence.predictors import shipped_fit
 from mlsysim.evidence.reality.published import CATEGORIES, PublishedRow, case_file, rows
 from mlsysim.evidence.scoring import ScoredRow, Summary, predict, score, summarise
 from mlsysim.evidence.scoring.report import score_chart, score_lines, score_tables
-from mlsysim.intervals import refusals
 from mlsysim.results import Displayable, Result, plain
 from mlsysim.results import Report as Tables
 
@@ -66,10 +65,10 @@ class ClassCheck(Displayable):
     def unseen(self) -> dict[str, tuple[int, int]]:
         """The test that a range can fail: of each group, the rows outside the fit that lie in their range, and all of them.
 
-        Nothing where no row was fitted (closed forms need no range), where a class has no range, and in another mode. A
+        Nothing where no row was fitted (closed forms need no range), and in another mode. A
         row without a prediction has no range that could hold it: it counts as not held.
         """
-        if self.inside is None or self.name in refusals():
+        if self.inside is None:
             return {}
         found: dict[str, tuple[int, int]] = {}
         for r in self.rows:

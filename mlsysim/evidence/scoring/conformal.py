@@ -11,8 +11,7 @@ each end then stands near the most extreme row of all.
 """
 
 import math
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlsysim._numeric import Num
@@ -38,8 +37,7 @@ def row_weight(groups: Num, rows: Num) -> Num:
     groups : float or array, 1
         Sources.
     rows : float or array, 1
-        Rows of the row's own source. Where a vote is split over sources first, as a domain's is, the rows of the row's own
-        source times the sources that share the vote.
+        Rows of the row's own source.
 
     Returns
     -------
@@ -55,29 +53,11 @@ def row_weight(groups: Num, rows: Num) -> Num:
     return 1 / ((groups + 1) * rows)
 
 
-def most_held(groups: int, nominal: float = NOMINAL) -> float:
-    """What a range of so many sources holds of a new one, on average, if rows of one source differ as those of different ones do.
-
-    Of all rows it holds 1 - (1 - nominal - 1 / (k + 1)) (k + 1) / k = nominal (k + 1) / k, each source with one vote, and a
-    new row is then like any of them. If rows of one source err alike, a new source is inside or out as one, and on average
-    between ``nominal`` and ``nominal + 1 / (k + 1)`` of them are inside.
-
-    >>> round(most_held(10), 3), round(most_held(38), 3)
-    (0.88, 0.821)
-    """
-    return nominal * (groups + 1) / groups
-
-
 @dataclass(frozen=True)
 class GroupedErrors(Result):
-    """Signed log errors ln(predicted / measured) by source, each source left out of the fit that predicted it.
-
-    ``parts`` says of every row into how many equal parts the vote of its group is split; into as many as the group has rows
-    unless given. So a domain's vote is split over its sources, and the part of a source over its rows.
-    """
+    """Signed errors by source, each source left out of the fit that predicted it: ln(predicted / measured), or that in spreads."""
 
     groups: tuple[tuple[float, ...], ...]
-    parts: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def of(cls, *reports: Report) -> "GroupedErrors":
@@ -89,25 +69,9 @@ class GroupedErrors(Result):
                     groups.setdefault((report.case_class, row.group), []).append(log_error(row.predicted, row.measured))
         return cls(tuple(tuple(errors) for errors in groups.values()))
 
-    @classmethod
-    def by_source(cls, groups: Iterable[Iterable[tuple[Hashable, float]]]) -> "GroupedErrors":
-        """From groups of sources and errors, as domains are: each source of a group has an equal part of its vote.
-
-        >>> GroupedErrors.by_source([[("a", 0.1), ("b", 0.2), ("b", 0.3)]]).parts
-        ((2, 4, 4),)
-        """
-        kept = [list(group) for group in groups]
-        rows = [Counter(source for source, _ in group) for group in kept]
-        parts = tuple(tuple(len(n) * n[source] for source, _ in group) for group, n in zip(kept, rows, strict=True))
-        return cls(tuple(tuple(error for _, error in group) for group in kept), parts)
-
     @property
     def rows(self) -> int:
         return sum(map(len, self.groups))
-
-    @property
-    def _parts(self) -> tuple[tuple[int, ...], ...]:
-        return self.parts or tuple((len(group),) * len(group) for group in self.groups)
 
     def quantiles(self, nominal: float = NOMINAL) -> tuple[float, float]:
         """The two errors, one minus the other, between which at least a share ``nominal`` of a new source's should lie.
@@ -130,29 +94,21 @@ class GroupedErrors(Result):
         if 2 * beyond > outside * (1 + 1e-12):
             needed = math.ceil(2 / outside * (1 - 1e-12)) - 1
             raise InputError(f"quantiles: {k} sources are too few for a range of {nominal:.0%}; {needed} are needed")
-        rows = [pair for both in zip(self.groups, self._parts, strict=True) for pair in zip(*both, strict=True)]
-        weighted = sorted((-abs(error), float(row_weight(k, parts))) for error, parts in rows)
+        rows = [(error, len(group)) for group in self.groups for error in group]
+        weighted = sorted((-abs(error), float(row_weight(k, n))) for error, n in rows)
         size = -_reach(weighted, outside - beyond)
         return -size, size
 
     def left_out(self, nominal: float = NOMINAL) -> tuple[tuple[float, float], ...]:
         """For every source, the quantiles of the others."""
         return tuple(
-            GroupedErrors(self.groups[:i] + self.groups[i + 1 :], self.parts[:i] + self.parts[i + 1 :]).quantiles(
-                nominal
-            )
-            for i in range(len(self.groups))
+            GroupedErrors(self.groups[:i] + self.groups[i + 1 :]).quantiles(nominal) for i in range(len(self.groups))
         )
 
     def coverage(self, nominal: float = NOMINAL) -> float:
-        """Share of a source's vote within the quantiles of the other sources, averaged over the sources."""
-        each = zip(self.groups, self._parts, self.left_out(nominal), strict=True)
-        return mean(
-            [
-                sum(1.0 / n for error, n in zip(group, parts, strict=True) if low <= error <= high)
-                for group, parts, (low, high) in each
-            ]
-        )
+        """Share of a source's rows within the quantiles of the other sources, averaged over the sources."""
+        each = zip(self.groups, self.left_out(nominal), strict=True)
+        return mean([mean([float(low <= error <= high) for error in group]) for group, (low, high) in each])
 
 
 def _reach(weighted: Sequence[tuple[float, float]], share: float) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from mlsysim.evidence.cases import CaseFile
+from mlsysim.evidence.cases import Case, CaseFile
 from mlsysim.evidence.metrics import mean
 from mlsysim.evidence.predictors import Constants
 from mlsysim.evidence.scoring.domains import domains_left_out
@@ -38,6 +38,7 @@ class Leaving:
     constants: Constants
     inside: Report
     sources: Report  # every row without its source
+    sets: Report  # every row without its source and without all others of its set
     domains: Mapping[
         str, Report
     ]  # rows of a domain, each predicted without the domain and without the row's own source
@@ -78,14 +79,31 @@ def on_new_ground(file: CaseFile) -> dict[str, Report]:
     return found
 
 
+def by_set(file: CaseFile) -> Report:
+    """Every row predicted by constants that saw neither its source nor any other source of its set; of one set alone, its source."""
+    name, cases = file.case_class.name, file.cases
+    sets = {c.set for c in cases}
+    away: dict[str, list[Case]] = {}
+    for c in cases:
+        away.setdefault(c.set if len(sets) > 1 else c.group, []).append(c)
+    rows: dict[str, ScoredRow] = {}
+    for own in away.values():
+        gone = {c.id for c in own}
+        sources = {c.group for c in own}
+        constants = fit(name, [c for c in cases if c.id not in gone and c.group not in sources])
+        rows |= {r.id: r for r in score_with(replace(file, cases=tuple(own)), constants).rows}
+    ordered = [rows[c.id] for c in cases]
+    return Report(name, "calibrated", tuple(ordered), summarise(ordered, [c.tolerance for c in cases]))
+
+
 def leave_out(file: CaseFile) -> Leaving:
-    """Score the predictor of a class as the code now is: fitted to all, without each source, without each domain and source.
+    """Score the predictor of a class as the code now is: fitted to all, and without sources, sets, and domains with sources.
 
     The last takes a fit for every pair of them.
     """
     constants = fit(file.case_class.name, file.cases)
     left = score(file, "calibrated", leave_one_group_out=True)
-    return Leaving(file, constants, score_with(file, constants), left, on_new_ground(file))
+    return Leaving(file, constants, score_with(file, constants), left, by_set(file), on_new_ground(file))
 
 
 def log_variant(

@@ -1,43 +1,34 @@
-"""Ranges of two levels, made of errors that their predictions had not seen, and the checks that they can fail.
+"""Ranges made of errors that their predictions had not seen, with the spread between sources, domains and sets in them.
 
-On *known* ground a prediction errs as left-out sources did; on *new* ground as the rows of a domain did that were predicted
-without the domain and without their own source. That is a jackknife over groups, with one vote per source or per domain; a domain's
-vote is split over its sources, and the part of a source over its rows. The new range is never narrower than the known one. Shares
-held are counted as votes are: of a source its rows, of a domain its sources. Who is judged has no vote at either level.
+A source's errors have a size, the root of their mean square, which holds what its rows share and what they do not. Of the sizes of
+its sources every class has a spread, and every place (generation, kind, precision, phase) has one of its own sources. Few sources say
+little, so the spread of a place is drawn towards its class's, and that towards all classes' (eq-pooled-share). A range is as many
+spreads wide as hold four fifths of the sources of all classes, each judged without itself.
+
+An error counts when constants predicted it that had seen neither its source nor any other of its set, since strangers' rows come in a
+set of their own; and for ground that nobody has seen, neither its source nor its domain.
 """
 
 import datetime
 import math
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from mlsysim._numeric import Num, maximum
-from mlsysim.catalog.sourced import shipped_toml
-from mlsysim.equations import equation
-from mlsysim.errors import InputError
+from mlsysim.efficiencies import pooled_share
+from mlsysim.equations import POSITIVE, equation
 from mlsysim.evidence.cases import Case, CaseFile
 from mlsysim.evidence.metrics import mean
+from mlsysim.evidence.rows import SETS
 from mlsysim.evidence.scoring.conformal import MIN_GROUPS, NOMINAL, GroupedErrors
-from mlsysim.evidence.scoring.domains import domain_of, ground, sources_of_parts
-from mlsysim.evidence.scoring.leaving import Leaving, leave_out
+from mlsysim.evidence.scoring.domains import domain_of, sources_of_parts
+from mlsysim.evidence.scoring.leaving import Leaving, by_set
 from mlsysim.evidence.scoring.report import Report, fit, score_with
-from mlsysim.intervals import KNOWN, NEW, log_error
+from mlsysim.intervals import LARGEST, STRENGTH, log_error, place_name
 
-# Classes of one kind whose sources are too few apart; each class says in which pool it stands.
-POOLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "training_step": ("training_step",),
-        "inference": ("inference",),
-        **dict.fromkeys(("memory", "scalar"), ("memory", "scalar")),
-        "serving_tpot": ("serving_tpot",),
-        "serving_ttft": ("serving_ttft",),
-        **dict.fromkeys(("gemm", "attention", "collective"), ("attention", "collective", "gemm")),
-    }
-)
 # Places whose rows are arithmetic on what is given. Ours agrees with it, so they have a range of their own.
 COUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -45,20 +36,21 @@ COUNTED: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "scalar": {"phase": ("closed_form", "reference")},
     }
 )
+_LEAST = 0.002  # size of errors of a source whose rows are exact: nothing is printed to more digits
 
 
-@equation("eq-two-levels", formula="max(sources, domains)", domain={"sources": "(-inf, inf)", "domains": "(-inf, inf)"})
-def wider_quantile(sources: Num, domains: Num) -> Num:
-    """The upper quantile of errors out of domain: without domain and source, and never inside that of left-out sources.
+@equation("eq-two-levels", formula="max(sets, domains)", domain={"sets": POSITIVE, "domains": POSITIVE})
+def wider_spread(sets: Num, domains: Num) -> Num:
+    """Spread of a class's errors where none of its sources has been: without the set, or without domain and source.
 
-    Formula: q_new = max(q_sources, q_domains); the lower one mirrored, with both signs turned.
+    Formula: s_new = max(s_sets, s_domains).
 
     Parameters
     ----------
-    sources : float or array, 1
-        Quantile of the log errors of left-out sources.
+    sets : float or array, 1
+        Mean size of the errors of sources whose whole set was left out.
     domains : float or array, 1
-        Quantile of the log errors of left-out domains.
+        Mean size of the errors of sources that were left out together with the domains they lie in.
 
     Returns
     -------
@@ -66,32 +58,34 @@ def wider_quantile(sources: Num, domains: Num) -> Num:
 
     Assumptions: a part that nobody has seen makes no prediction better.
 
-    >>> wider_quantile(0.2, 0.5), wider_quantile(0.2, 0.1)
+    >>> wider_spread(0.2, 0.5), wider_spread(0.2, 0.1)
     (0.5, 0.2)
 
-    Source: barber2021jackknife, the jackknife of its section 1, once over sources and once over domains.
+    Source: barber2021jackknife, the jackknife of its section 1, once over sets and once over domains.
     """
-    return maximum(sources, domains)
+    return maximum(sets, domains)
 
 
 @dataclass(frozen=True)
 class LeftError:
-    """The log error of a row whose prediction had not seen its source, or neither its source nor its domain."""
+    """The log error of a row whose prediction had not seen its set, or neither its source nor its domain."""
 
     id: str
     source: str
     error: float
-    ground: str  # known, new; counted for arithmetic
+    place: str
+    counted: bool = False  # arithmetic on what is given
 
 
 @dataclass(frozen=True)
 class Left:
-    """All such errors of a class: every row without its source, and the rows of every domain without both."""
+    """All such errors of a class: every row without its set, and the rows of every domain without domain and source."""
 
     class_name: str
-    sources: tuple[LeftError, ...]
+    sets: tuple[LeftError, ...]
     domains: Mapping[str, tuple[LeftError, ...]]
     seen: Mapping[str, tuple[str, ...]]
+    shared: Mapping[str, float] = MappingProxyType({})  # what two devices share of an error
 
 
 def counted(class_name: str, place: Mapping[str, str]) -> bool:
@@ -99,30 +93,32 @@ def counted(class_name: str, place: Mapping[str, str]) -> bool:
     return any(place[part] in values for part, values in COUNTED.get(class_name, {}).items())
 
 
-def _errors(report: Report, by_id: Mapping[str, str]) -> tuple[LeftError, ...]:
+def _errors(name: str, report: Report, cases: Mapping[str, Case]) -> tuple[LeftError, ...]:
     """A row without a prediction has no error, and one that is no prediction at all has none either."""
-    return tuple(
-        LeftError(r.id, r.group, float(log_error(r.predicted, r.measured)), by_id[r.id])
-        for r in report.rows
-        if r.predicted is not None and r.predicted > 0
-    )
+    found = []
+    for r in report.rows:
+        if r.predicted is not None and r.predicted > 0:
+            where = domain_of(name, cases[r.id].inputs)
+            error = float(log_error(r.predicted, r.measured))
+            found.append(LeftError(r.id, r.group, error, place_name(where), counted(name, where)))
+    return tuple(found)
 
 
 def left_errors(found: Leaving) -> Left:
-    """Errors of a class from its scores in and out of domain."""
-    name, cases = found.file.case_class.name, found.file.cases
-    have = sources_of_parts(name, cases)
-    places = {c.id: domain_of(name, c.inputs) for c in cases}
-    by_id = {c.id: "counted" if counted(name, places[c.id]) else ground(places[c.id], have, c.group) for c in cases}
-    asked = [c.group for c in cases if by_id[c.id] != "counted"]  # arithmetic is in no domain, and makes none smaller
+    """Errors of a class from its scores without sets, and without domains and sources."""
+    name, cases = found.file.case_class.name, {c.id: c for c in found.file.cases}
+    have = sources_of_parts(name, found.file.cases)
+    measured = {i for i, c in cases.items() if not counted(name, domain_of(name, c.inputs))}
+    asked = [c.group for i, c in cases.items() if i in measured]  # arithmetic is in no domain, and makes none smaller
     domains = {
         label: kept
         for label, report in found.domains.items()
-        if not _most([r.group for r in report.rows if by_id[r.id] != "counted"], asked)
-        if (kept := tuple(e for e in _errors(report, by_id) if e.ground != "counted"))
+        if not _most([r.group for r in report.rows if r.id in measured], asked)
+        if (kept := tuple(e for e in _errors(name, report, cases) if not e.counted))
     }
     seen = MappingProxyType({part: tuple(sorted(values)) for part, values in have.items()})
-    return Left(name, _errors(found.sources, by_id), MappingProxyType(domains), seen)
+    errors = _errors(name, found.sets, cases)
+    return Left(name, errors, MappingProxyType(domains), seen, shared_error(found.file.cases, errors))
 
 
 def _most(rows: Sequence[str], every: Sequence[str]) -> bool:
@@ -130,179 +126,231 @@ def _most(rows: Sequence[str], every: Sequence[str]) -> bool:
     return len(rows) > len(every) / 2 and len(set(rows)) > len(set(every)) / 2
 
 
-def _by(errors: Iterable[tuple[Any, float]]) -> GroupedErrors:
-    groups: dict[Any, list[float]] = {}
-    for key, error in errors:
-        groups.setdefault(key, []).append(error)
-    return GroupedErrors(tuple(tuple(found) for found in groups.values()))
-
-
-@dataclass(frozen=True)
-class Levels:
-    """The quantiles of each level, None where the votes are too few, and how many rows and votes stand behind them."""
-
-    known: tuple[float, float] | None
-    new: tuple[float, float] | None
-    counted: tuple[float, float] | None
-    votes: Mapping[str, int]
-    rows: Mapping[str, int]
-    domains: tuple[float, float] | None = None  # of left-out domains alone, before the wider of the two is taken
-
-    def holds(self, level: str, error: float) -> bool:
-        """Whether a range of a level holds an error; where a level has none, that of the next wider."""
-        ends = {"counted": self.counted, KNOWN: self.known or self.new, NEW: self.new}[level]
-        return ends is not None and ends[0] <= error <= ends[1]
-
-
-def levels(
-    lefts: Sequence[Left],
-    nominal: float = NOMINAL,
-    without_source: str | None = None,
-    without_domain: tuple[str, str] | None = None,
-) -> Levels:
-    """The quantiles of a pool of classes.
-
-    Parameters
-    ----------
-    lefts : sequence of Left
-        The class itself first; the others of its pool after it.
-    nominal : float
-        Share that a range should hold.
-    without_source : str, optional
-        A source that has no vote at any level, nor in another class of the pool: for judging it.
-    without_domain : (class, name), optional
-        A domain that has no vote, and whose rows have none in any other or at the other level: for judging it.
-    """
-    gone: set[tuple[str, str]] = set()
-    for left in lefts:
-        if without_domain and left.class_name == without_domain[0]:
-            gone |= {(left.class_name, e.id) for e in left.domains[without_domain[1]]}
-
-    def rows(level: str) -> list[tuple[Any, float]]:
-        own = lefts[:1] if level == "counted" else lefts
-        return [
-            ((left.class_name, e.source), e.error)
-            for left in own
-            for e in left.sources
-            if e.ground == level and e.source != without_source
-            if (left.class_name, e.id) not in gone
-        ]
-
-    kept = [
-        [(e.source, e.error) for e in errors if (left.class_name, e.id) not in gone and e.source != without_source]
-        for left in lefts
-        for label, errors in left.domains.items()
-        if (left.class_name, label) != without_domain
+# What a row says of the machine; rows that are alike in all else of their inputs differ in the device alone.
+_MACHINE = frozenset(
+    [
+        "device",
+        "peak_flops",
+        "hbm_bandwidth",
+        "hbm_bytes",
+        "devices_per_node",
+        "intra_node_bandwidth",
+        "inter_node_bandwidth",
+        "note",
     ]
-    domains = GroupedErrors.by_source(filter(None, kept))
-    found = {KNOWN: _by(rows(KNOWN)), NEW: domains, "counted": _by(rows("counted"))}
-    ends = {level: e.quantiles(nominal) if len(e.groups) >= MIN_GROUPS else None for level, e in found.items()}
-    alone = ends[NEW]
-    if (known := ends[KNOWN]) and (new := ends[NEW]):
-        ends[NEW] = (-float(wider_quantile(-known[0], -new[0])), float(wider_quantile(known[1], new[1])))
-    return Levels(
-        ends[KNOWN],
-        ends[NEW],
-        ends["counted"],
-        {level: len(e.groups) for level, e in found.items()},
-        {level: e.rows for level, e in found.items()},
-        alone,
-    )
+)
 
 
-def held_sources(lefts: Sequence[Left]) -> dict[str, float]:
-    """Of every source of the first class, the share of its rows in ranges that its rows had no vote in."""
-    own, held = lefts[0], {}
-    for source in sorted({e.source for e in own.sources}):
-        found = levels(lefts, without_source=source)
-        held[source] = mean([float(found.holds(e.ground, e.error)) for e in own.sources if e.source == source])
-    return held
+def shared_error(cases: Sequence[Case], errors: Iterable[LeftError]) -> dict[str, Any]:
+    """How much of an error two devices share where one source measured the same on both.
 
+    In the random effects e = u + v, with u of what is asked and who measured it and v of the device in it, two such rows have the
+    covariance var(u). It is taken about zero, as ranges are, over the pairs of rows of a source, and divided by the mean square of
+    the same rows; the share is the mean over sources, so that none counts for more because its errors are larger.
 
-def held_domains(lefts: Sequence[Left], alone: bool = False) -> dict[str, float]:
-    """Of every domain of the first class, the share of its vote in the new range that all others make without its rows.
-
-    With ``alone`` in the range of left-out domains, even where that of left-out sources is wider. Where too few other domains are
-    left for one, in that of left-out sources; a domain without which neither can be made is not judged.
+    Returns
+    -------
+    dict
+        ``shared`` (the share of the variance), ``shared_sources`` and ``shared_pairs``; empty without a pair.
     """
-    own, held = lefts[0], {}
-    for label, errors in own.domains.items():
-        found = levels(lefts, without_domain=(own.class_name, label))
-        ends = (found.domains if alone else found.new) or found.known
-        if ends is not None:
-            held[label] = share_held(errors, ends)
-    return held
+    by_id = {e.id: e.error for e in errors}
+    alike: dict[Any, list[tuple[str, float]]] = {}
+    for c in cases:
+        if c.id in by_id:
+            same = tuple(sorted((k, str(v)) for k, v in c.inputs.items() if k not in _MACHINE and v is not None))
+            alike.setdefault((c.group, same), []).append((str(c.inputs.get("device")), by_id[c.id]))
+    votes: dict[str, list[tuple[float, float]]] = {}
+    for (source, _), rows in alike.items():
+        for i, (one, a) in enumerate(rows):
+            votes.setdefault(source, []).extend((a * b, (a * a + b * b) / 2.0) for other, b in rows[:i] if other != one)
+    votes = {source: pairs for source, pairs in votes.items() if pairs}
+    if not votes:
+        return {}
+    shares = [math.fsum(p for p, _ in pairs) / math.fsum(s for _, s in pairs) for pairs in votes.values()]
+    return {"shared": mean(shares), "shared_sources": len(votes), "shared_pairs": sum(map(len, votes.values()))}
 
 
-def share_held(errors: Iterable[LeftError], ends: tuple[float, float]) -> float:
-    """Share of some errors between two ends, each of their sources with one vote.
+def sizes(errors: Iterable[LeftError]) -> dict[str, float]:
+    """Of every source the size of its errors: the root of their mean square.
 
-    >>> rows = [LeftError("1", "A", 0.1, "known"), LeftError("2", "B", 0.1, "known"), LeftError("3", "B", 0.9, "known")]
-    >>> share_held(rows, (-0.5, 0.5))  # all of A's vote and half of B's
-    0.75
+    >>> sizes([LeftError("1", "A", 0.3, ""), LeftError("2", "A", -0.4, "")])["A"] ** 2
+    0.125
     """
     by: dict[str, list[float]] = {}
     for e in errors:
-        by.setdefault(e.source, []).append(float(ends[0] <= e.error <= ends[1]))
-    return mean([mean(inside) for inside in by.values()])
+        by.setdefault(e.source, []).append(e.error**2)
+    return {source: max(_LEAST, mean(squares) ** 0.5) for source, squares in by.items()}
 
 
-def held_of_pool(lefts: Sequence[Left], held: Callable[[Sequence[Left]], Mapping[str, float]]) -> list[float]:
-    """A check of every class of a pool: what each source or each domain of all of them holds."""
-    return [
-        share for left in lefts for share in held([left, *(other for other in lefts if other is not left)]).values()
-    ]
+@dataclass(frozen=True)
+class Spreads:
+    """Spreads of some classes, without the rows of somebody who is to be judged by them."""
+
+    lefts: Mapping[str, Left]
+    source: str = ""  # without a vote in any class
+    rows: frozenset[str] = frozenset()  # ids without a vote
+
+    def _kept(self, errors: Iterable[LeftError]) -> list[LeftError]:
+        return [e for e in errors if not e.counted and e.source != self.source and e.id not in self.rows]
+
+    @cached_property
+    def own(self) -> Mapping[str, tuple[float, int]]:
+        """Of every class the spread that its own sources say, and how many they are; nothing of a class without sources."""
+        found = {}
+        for name, left in self.lefts.items():
+            alone = sizes(self._kept(left.sets))
+            both = sizes(self._kept(e for errors in left.domains.values() for e in errors))
+            if alone:
+                without_set = mean(list(alone.values()))
+                without_both = mean(list(both.values())) if both else without_set
+                found[name] = (float(wider_spread(without_set, without_both)), len(alone))
+        return found
+
+    def of_class(self, name: str) -> float:
+        """Spread of a class, drawn towards that of the others."""
+        others = [spread for other, (spread, _) in self.own.items() if other != name]
+        spread, n = self.own.get(name, (1.0, 0))
+        if not others:
+            return spread
+        family = math.exp(mean([math.log(s) for s in others]))
+        return float(pooled_share(spread, family, n, STRENGTH))
+
+    def places(self, name: str) -> dict[str, tuple[float, int]]:
+        """Of every place of a class the spread that its own sources say, and how many they are."""
+        by: dict[str, list[LeftError]] = {}
+        for e in self._kept(self.lefts[name].sets):
+            by.setdefault(e.place, []).append(e)
+        found = {place: list(sizes(errors).values()) for place, errors in by.items()}
+        return {place: (mean(each), len(each)) for place, each in found.items()}
+
+    def of(self, name: str) -> Callable[[str], float]:
+        """Spread of a place of a class, drawn towards that of the class."""
+        family, places = self.of_class(name), self.places(name)
+
+        def spread(place: str) -> float:
+            own, n = places.get(place, (family, 0))
+            return float(pooled_share(own, family, n, STRENGTH))
+
+        return spread
 
 
-@cache
-def published() -> Mapping[str, tuple[str, str]]:
-    """Source to the month it was published in, and where that was read.
+def in_spreads(lefts: Mapping[str, Left]) -> dict[tuple[str, str], list[float]]:
+    """The errors of every source of every class over the spread of their places, which they themselves have no vote in."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for source in sorted({e.source for left in lefts.values() for e in left.sets}):
+        without = Spreads(lefts, source)
+        for name, left in lefts.items():
+            own = [e for e in left.sets if e.source == source and not e.counted]
+            if own and without.own:
+                spread = without.of(name)
+                found[name, source] = [e.error / spread(e.place) for e in own]
+    return found
 
-    >>> published()["KORT"][0]
-    '2022-05'
+
+def quantile(standard: Mapping[tuple[str, str], Sequence[float]], source: str = "") -> float:
+    """How many spreads wide a range is each way: by ranks of all sources but one, each with one vote."""
+    kept = tuple(tuple(errors) for (_, own), errors in standard.items() if own != source)
+    return GroupedErrors(kept).quantiles(NOMINAL)[1]
+
+
+def _arithmetic(left: Left, source: str = "") -> GroupedErrors:
+    by: dict[str, list[float]] = {}
+    for e in left.sets:
+        if e.counted and e.source != source:
+            by.setdefault(e.source, []).append(e.error)
+    return GroupedErrors(tuple(map(tuple, by.values())))
+
+
+def held_sources(
+    lefts: Mapping[str, Left], standard: Mapping[tuple[str, str], Sequence[float]]
+) -> dict[str, dict[str, float]]:
+    """Of every source of every class, the share of its rows in ranges that it had no vote in; one too wide to say holds nothing."""
+    found: dict[str, dict[str, float]] = {name: {} for name in lefts}
+    for name, left in lefts.items():
+        for source in sorted({e.source for e in left.sets}):
+            inside = []
+            if own := [e for e in left.sets if e.source == source and not e.counted]:
+                q, spread = quantile(standard, source), Spreads(lefts, source).of(name)
+                inside = [held(e.error, q * spread(e.place)) for e in own]
+            if exact := [e for e in left.sets if e.source == source and e.counted]:
+                others = _arithmetic(left, source)
+                end = others.quantiles()[1] if len(others.groups) >= MIN_GROUPS else 0.0
+                inside += [held(e.error, end) for e in exact]
+            found[name][source] = mean(inside)
+    return found
+
+
+def held(error: float, end: float) -> float:
+    """Whether a range holds an error; one wider than it may be says that nobody knows, and holds nothing.
+
+    >>> held(0.1, 0.2), held(-0.3, 0.2), held(0.1, 2.0)
+    (1.0, 0.0, 0.0)
     """
-    raw = shipped_toml(__package__, "dates.toml")
-    return MappingProxyType({name: (entry["month"], entry["where"]) for name, entry in raw.items()})
+    return float(abs(error) <= end <= math.log(LARGEST))
 
 
-def split_by_time(file: CaseFile, month: str) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
-    """The rows of sources published before a month, and those from it on; a source without a date is an error."""
-    for case in file.cases:
-        if case.group not in published():
-            raise InputError(f"dates.toml: no month for source {case.group!r}; add it with where it was read")
-    early = tuple(c for c in file.cases if published()[c.group][0] < month)
-    return early, tuple(c for c in file.cases if published()[c.group][0] >= month)
+def held_domains(
+    lefts: Mapping[str, Left], standard: Mapping[tuple[str, str], Sequence[float]]
+) -> dict[str, dict[str, float]]:
+    """Of every domain of every class, the share of its sources' rows in ranges that none of its rows had a vote in."""
+    q = quantile(standard)
+    found: dict[str, dict[str, float]] = {name: {} for name in lefts}
+    for name, left in lefts.items():
+        for label, errors in left.domains.items():
+            without = Spreads(lefts, rows=frozenset(e.id for e in errors))
+            if name in without.own:
+                spread = without.of(name)
+                by: dict[str, list[float]] = {}
+                for e in errors:
+                    by.setdefault(e.source, []).append(held(e.error, q * spread(e.place)))
+                found[name][label] = mean([mean(inside) for inside in by.values()])
+    return found
 
 
-def held_later(
-    files: Sequence[CaseFile], month: str, leave: Callable[[CaseFile], Leaving] = leave_out
-) -> dict[str, float]:
-    """Fit and ranges from what was published before a month; of every later source of the first class, the share inside.
+@dataclass(frozen=True)
+class Came:
+    """What was promised of a set before it came, and what came: errors and shares held, means over sources."""
 
-    Nothing of a later row went into the constants, the quantiles or the choice of its level. Where the class itself had no source
-    by then, its pool makes the range, and every later row lies out of domain.
-    """
-    from dataclasses import replace
+    promised: float  # error of the sources until then, each without its set
+    error: float
+    held: float
+    sources: int
 
-    parts = [(f, *split_by_time(f, month)) for f in files]
-    file, early, later = parts[0]
-    name = file.case_class.name
-    if not later or not any(before for _, before, _ in parts):
-        raise InputError(f"{name}: nothing was published {f'from {month} on' if not later else f'before {month}'}")
-    lefts = [left_errors(leave(replace(f, cases=before))) for f, before, _ in parts if before]
-    if not early:
-        lefts.insert(0, Left(name, (), {}, {}))
-    found, have = levels(lefts), sources_of_parts(name, early)
-    report = score_with(replace(file, cases=later), fit(name, early))
-    places = {c.id: domain_of(name, c.inputs) for c in later}
-    held: dict[str, list[float]] = {}
-    for row in report.rows:
-        inside = 0.0
-        if row.predicted is not None and row.predicted > 0:
-            level = "counted" if counted(name, places[row.id]) else ground(places[row.id], have)
-            inside = float(found.holds(level, float(log_error(row.predicted, row.measured))))
-        held.setdefault(row.group, []).append(inside)
-    return {source: mean(shares) for source, shares in held.items()}
+
+def foretold(files: Mapping[str, CaseFile]) -> dict[str, dict[str, Came]]:
+    """By class and set: constants and ranges of the sets before it, judged by it. The structure of the predictors knew all sets."""
+    found: dict[str, dict[str, Came]] = {name: {} for name in files}
+    order = sorted({c.set for f in files.values() for c in f.cases} - {""}, key=SETS.index)
+    for i, coming in enumerate(order):
+        before = {n: replace(f, cases=tuple(c for c in f.cases if c.set in order[:i])) for n, f in files.items()}
+        before = {name: file for name, file in before.items() if file.cases}
+        reports = {name: by_set(file) for name, file in before.items()}
+        lefts = {n: Left(n, _errors(n, reports[n], {c.id: c for c in f.cases}), {}, {}) for n, f in before.items()}
+        standard = in_spreads(lefts)
+        if len(standard) < MIN_GROUPS:
+            continue
+        q, spreads = quantile(standard), Spreads(lefts)
+        for name, file in files.items():
+            known = {c.group for c in file.cases if c.set in order[:i]}
+            new = replace(file, cases=tuple(c for c in file.cases if c.set == coming and c.group not in known))
+            if not new.cases or name not in before:
+                continue
+            report, spread = score_with(new, fit(name, before[name].cases)), spreads.of(name)
+            inside: dict[str, list[float]] = {group: [] for group in report.summary.groups}
+            for e in _errors(name, report, {c.id: c for c in new.cases}):
+                inside[e.source].append(
+                    held(e.error, _arithmetic(lefts[name]).quantiles()[1] if e.counted else q * spread(e.place))
+                )
+            for row in report.rows:
+                if row.predicted is None:
+                    inside[row.group].append(0.0)
+            found[name][coming] = Came(
+                promised=reports[name].summary.mape_mean_over_groups,
+                error=report.summary.mape_mean_over_groups,
+                held=mean([mean(each) for each in inside.values()]),
+                sources=len(inside),
+            )
+    return found
 
 
 def mean_and_error(shares: Sequence[float]) -> tuple[float, float]:
@@ -315,68 +363,47 @@ def mean_and_error(shares: Sequence[float]) -> tuple[float, float]:
     return middle, math.sqrt(sum((x - middle) ** 2 for x in shares) / (n - 1) / n) if n > 1 else math.nan
 
 
-def width(ends: tuple[float, float]) -> float:
-    """The ends lie as far apart as x 1/width and x width."""
-    return math.exp((ends[1] - ends[0]) / 2.0)
-
-
-def entry(lefts: Sequence[Left], date: datetime.date, later: tuple[str, Mapping[str, float]] | None) -> dict[str, Any]:
-    """What intervals.toml says of the first of some classes: both levels, what has been seen, and how the checks went."""
-    own = lefts[0]
-    found = levels(lefts)
-    if found.new is None or (found.known is None and found.new is None):
-        votes = found.votes[NEW] if found.new is None else found.votes[KNOWN]
-        return {"refused": f"{votes} {'domains' if found.new is None else 'sources'}, and {MIN_GROUPS} are needed"}
-    sources, domains = held_sources(lefts), held_domains(lefts)
-    pool = [left.class_name for left in lefts]
-    text: dict[str, Any] = {"nominal": NOMINAL, "date": date.isoformat()}
-    for name, held_by in (("sources", sources), ("domains", domains)):
-        if held_by:
-            text[f"coverage_{name}"], error = mean_and_error(list(held_by.values()))
-            text[f"judged_{name}"] = len(held_by)
-            text |= {f"error_{name}": error} if math.isfinite(error) else {}
-    every = {"sources": held_of_pool(lefts, held_sources), "domains": held_of_pool(lefts, held_domains)}
-    for name, shares in every.items():
-        if len(pool) > 1 and shares:
-            text |= {f"coverage_pool_{name}": mean(shares), f"judged_pool_{name}": len(shares)}
-    if domains:
-        if found.domains:
-            text["domains_alone"] = found.domains[1]
-        text["coverage_domains_alone"] = mean(list(held_domains(lefts, alone=True).values()))
-    if later:
-        text |= {"later": later[0], "coverage_later": mean(list(later[1].values())), "sources_later": len(later[1])}
-    held = {KNOWN: _held_of(lefts, KNOWN), NEW: mean(every["domains"]) if every["domains"] else math.nan}
-    held["counted"] = _held_of(lefts[:1], "counted")
-    for level, ends in ((KNOWN, found.known), (NEW, found.new), ("counted", found.counted)):
-        if ends is None:
-            continue
-        text[level] = {
-            "pool": [own.class_name] if level == "counted" else sorted(pool),
-            "low": ends[0],
-            "high": ends[1],
-            "groups": found.votes[level],
-            "rows": found.rows[level],
-            "coverage": held[level],
+def entries(
+    lefts: Mapping[str, Left], date: datetime.date, came: Mapping[str, Mapping[str, Came]] = MappingProxyType({})
+) -> dict[str, Any]:
+    """What intervals.toml says: the width in spreads, and of every class its spreads, what has been seen, and how the checks went."""
+    standard = in_spreads(lefts)
+    q, spreads = quantile(standard), Spreads(lefts)
+    checks = {"sources": held_sources(lefts, standard), "domains": held_domains(lefts, standard)}
+    rows = sum(len(errors) for errors in standard.values())
+    text: dict[str, Any] = {
+        "ranges": {"nominal": NOMINAL, "date": date.isoformat(), "spreads": q, "sources": len(standard), "rows": rows}
+    }
+    for name, left in lefts.items():
+        spread, measured = spreads.of(name), [e for e in left.sets if not e.counted]
+        own: dict[str, Any] = {
+            "spread": spreads.of_class(name),
+            "groups": len({e.source for e in measured}),
+            "rows": len(measured),
+            "unknown": _unknown(measured, {e.place: q * spread(e.place) for e in measured}),
         }
-        if level == "counted":
-            text[level]["places"] = {part: list(values) for part, values in COUNTED[own.class_name].items()}
-    text["seen"] = {part: list(values) for part, values in own.seen.items()}
+        for what, each in checks.items():
+            if shares := list(each[name].values()):
+                own[f"coverage_{what}"], error = mean_and_error(shares)
+                own[f"judged_{what}"] = len(shares)
+                own |= {f"error_{what}": error} if math.isfinite(error) else {}
+        own |= left.shared
+        own["places"] = {place: [size, n] for place, (size, n) in sorted(spreads.places(name).items())}
+        exact = _arithmetic(left)
+        if len(exact.groups) >= MIN_GROUPS:
+            low, high = exact.quantiles()
+            own["counted"] = {"low": low, "high": high, "groups": len(exact.groups), "rows": exact.rows}
+            own["counted"]["coverage"] = exact.coverage()
+            own["counted"]["places"] = {part: list(values) for part, values in COUNTED[name].items()}
+        own["seen"] = {part: list(values) for part, values in left.seen.items()}
+        own["came"] = {order: vars(found) for order, found in came.get(name, {}).items()}
+        text[name] = own
     return text
 
 
-def _held_of(lefts: Sequence[Left], level: str) -> float:
-    """Share of the rows of one level that ranges without their source hold, each source of all classes one vote."""
-    shares = []
-    for left in lefts:
-        others = [left, *(other for other in lefts if other is not left)]
-        for source in sorted({e.source for e in left.sources if e.ground == level}):
-            found = levels(others, without_source=source)
-            own = [e for e in left.sources if e.source == source and e.ground == level]
-            shares.append(mean([float(found.holds(level, e.error)) for e in own]))
-    return mean(shares) if shares else float("nan")
-
-
-def median_width(found: Levels, grounds: Iterable[str]) -> float:
-    """Median over rows of how wide their range is, as x 1/width to x width."""
-    ends = {KNOWN: found.known or found.new, NEW: found.new, "counted": found.counted}
-    return statistics.median(width(e) for g in grounds if (e := ends[g]) is not None)
+def _unknown(errors: Iterable[LeftError], ends: Mapping[str, float]) -> float:
+    """Share of the rows whose range is too wide to say anything, each source one vote."""
+    by: dict[str, list[float]] = {}
+    for e in errors:
+        by.setdefault(e.source, []).append(float(ends[e.place] > math.log(LARGEST)))
+    return mean([mean(each) for each in by.values()]) if by else 0.0

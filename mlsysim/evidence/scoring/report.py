@@ -13,7 +13,7 @@ from mlsysim.evidence.metrics import mean
 from mlsysim.evidence.metrics import signed_error as signed_error
 from mlsysim.evidence.predictors import PREDICTORS, Constants, Prediction, shipped_constants
 from mlsysim.evidence.scoring.domains import domain_of, grounds
-from mlsysim.intervals import NEW, class_names, interval
+from mlsysim.intervals import LARGEST, NEW, class_names, interval
 from mlsysim.results import Displayable, Result, format_rows, plain
 from mlsysim.results import Report as Tables
 from mlsysim.tables import table
@@ -42,9 +42,17 @@ class ScoredRow(Result):
     domain: str = ""  # known, new; empty where there is no range
 
     @property
+    def unknown(self) -> bool:
+        """Whether its range is so wide that it says only that we do not know."""
+        return self.low is not None and self.high is not None and _width(self.low, self.high) > LARGEST
+
+    @property
     def inside(self) -> bool | None:
-        """Whether the measurement lies in its range; None without one. A row without a prediction is in no range."""
-        if not self.supported:
+        """Whether the measurement lies in its range; None without one.
+
+        A row without a prediction is in no range, and a range that says that we do not know holds nothing.
+        """
+        if not self.supported or self.unknown:
             return False
         return None if self.low is None or self.high is None else self.low <= self.measured <= self.high
 
@@ -63,6 +71,7 @@ class GroupScore(Result):
     bias: float | None
     within: float
     inside: float | None = None  # share in their 80 % range, of rows that have one
+    unknown: float | None = None  # share whose range says that we do not know
 
     def _title(self) -> str:
         return f"{units.percent(self.mape, signed=False)} mean absolute error over {self.n} rows"
@@ -79,6 +88,9 @@ class Summary(Result):
     within_tolerance_mean_over_groups: float
     groups: Mapping[str, GroupScore]
     coverage: float | None = None  # share of a group in their 80 % ranges, mean over groups
+    unknown: float | None = (
+        None  # share of a group whose ranges say that we do not know, mean over groups; no range holds them
+    )
     median_width: float | None = None  # over rows: 1.25 says the ends lie as far apart as x0.80 and x1.25
 
     def summary(self) -> list[str]:
@@ -139,6 +151,7 @@ def summarise(rows: Sequence[ScoredRow], tolerances: Sequence[float | None]) -> 
             bias=_mean_of_some([r.error for r, _ in own]),
             within=mean([float(r.error is not None and abs(r.error) <= t) for r, t in own]),
             inside=_mean_of_some([None if r.inside is None else float(r.inside) for r, _ in own]) if ranged else None,
+            unknown=mean([float(r.unknown) for r, _ in own]) if ranged else None,
         )
     return Summary(
         n=len(rows),
@@ -148,13 +161,18 @@ def summarise(rows: Sequence[ScoredRow], tolerances: Sequence[float | None]) -> 
         within_tolerance_mean_over_groups=mean([g.within for g in groups.values()]),
         groups=groups,
         coverage=_mean_of_some([g.inside for g in groups.values()]),
+        unknown=_mean_of_some([g.unknown for g in groups.values()]),
         median_width=_median_width(rows),
     )
 
 
 def _median_width(rows: Sequence[ScoredRow]) -> float | None:
-    widths = [math.sqrt(r.high / r.low) for r in rows if r.high is not None and r.low]
+    widths = [_width(r.low, r.high) for r in rows if r.high is not None and r.low]
     return statistics.median(widths) if widths else None
+
+
+def _width(low: float, high: float) -> float:
+    return math.sqrt(high / low)
 
 
 def predict(class_name: str, inputs: Mapping[str, Any], constants: Constants) -> Prediction:
@@ -275,7 +293,10 @@ def _range_line(s: Summary) -> str:
     if s.coverage is None:
         return ""
     wide = s.median_width or 1.0
-    return f"80 % ranges hold {units.percent(s.coverage, signed=False)}, typically x{1 / wide:.2f} to x{wide:.2f}"
+    unknown = f"; of {units.percent(s.unknown, signed=False)} we do not know, which holds nothing" if s.unknown else ""
+    return (
+        f"80 % ranges hold {units.percent(s.coverage, signed=False)}, typically x{1 / wide:.2f} to x{wide:.2f}{unknown}"
+    )
 
 
 def score_chart(title: str, s: Summary) -> "Drawing | None":

@@ -13,12 +13,23 @@ from mlsysim.errors import unknown_name
 from mlsysim.evidence.predictors import Constants, shipped_constants
 from mlsysim.evidence.scoring import GroupScore, Summary, score, score_with
 from mlsysim.evidence.scoring.leaving import Ladder, Leaving, count_constants
+from mlsysim.evidence.scoring.rules import RULES, Beside, score_rule
 from mlsysim.evidence.written import toml
 from mlsysim.results import Result
-from mlsysim.training.shares import from_constants
 
 _DIGITS = 6
 _FEW = 5  # rows of a group that say too little to compare on
+
+
+@dataclass(frozen=True)
+class RuleScore(Result):
+    """The simplest rule of a class beside ours, each without the row's source, on the rows of which the rule says something."""
+
+    text: str
+    share: str  # where its share is from
+    rows: int
+    error: float | None = None  # nothing where the rule says nothing
+    ours: float | None = None
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class ScoreSheet(Result):
     fit: GroupScore  # rows that the constants were fitted to
     leave_one_group_out: GroupScore
     ladder: Ladder  # in the fit, without the source, without domain and source: over the same rows
-    per_generation: float | None  # one constant per generation, leaving one group out
+    rule: RuleScore  # the simplest rule of the class
     worse: Mapping[str, tuple[int, float, float]]  # groups of more than five rows where that errs less: rows, ours, its
     domains: Mapping[str, GroupScore]  # rows without their domain and without their source
     switched: Mapping[str, GroupScore]  # in-sample, as constants are switched on one kind after the other
@@ -41,12 +52,10 @@ class ScoreSheet(Result):
     groups: Mapping[str, tuple[GroupScore, GroupScore]]  # datasheet, leaving one group out
 
 
-def measure(
-    found: Leaving, baselines: Mapping[str, float], date: datetime.date, generations: Summary | None = None
-) -> ScoreSheet:
+def measure(found: Leaving, baselines: Mapping[str, float], date: datetime.date) -> ScoreSheet:
     """The sheet of a class from its scores with sources and domains left out, and beside simple baselines."""
     file, name = found.file, found.file.case_class.name
-    constants = shipped_constants(name)
+    constants, beside = shipped_constants(name), score_rule(file, found.sources)
     plain, honest = score(file, "datasheet").summary, found.sources.summary
     return ScoreSheet(
         cases=file.name,
@@ -57,8 +66,8 @@ def measure(
         fit=_mean(found.inside.summary),
         leave_one_group_out=_mean(honest),
         ladder=Ladder(*(round(error, _DIGITS) for error in found.ladder)),
-        per_generation=None if generations is None else round(generations.mape_mean_over_groups, _DIGITS),
-        worse={} if generations is None else _worse(honest, generations),
+        rule=_rule(name, beside),
+        worse=_worse(beside.ours, beside.simple) if beside else {},
         domains={label: _mean(report.summary) for label, report in found.domains.items()},
         switched={kind: _mean(score_with(file, some).summary) for kind, some in _stages(name, constants).items()},
         baselines={text: round(value, _DIGITS) for text, value in baselines.items()},
@@ -66,8 +75,16 @@ def measure(
     )
 
 
+def _rule(name: str, beside: Beside | None) -> RuleScore:
+    rule = RULES[name]
+    if beside is None:
+        return RuleScore(rule.text, rule.share, 0)
+    errors = [round(s.mape_mean_over_groups, _DIGITS) for s in (beside.simple, beside.ours)]
+    return RuleScore(rule.text, rule.share, beside.simple.n, *errors)
+
+
 def _worse(ours: Summary, simple: Summary) -> dict[str, tuple[int, float, float]]:
-    """Groups of more than five rows in which one constant per generation errs less than we do."""
+    """Groups of more than five rows in which the rule errs less than we do."""
     return {
         group: (g.n, round(g.mape, _DIGITS), round(simple.groups[group].mape, _DIGITS))
         for group, g in ours.groups.items()
@@ -76,19 +93,16 @@ def _worse(ours: Summary, simple: Summary) -> dict[str, tuple[int, float, float]
 
 
 def _stages(name: str, constants: Constants) -> dict[str, Constants]:
-    """Constants with more and more of them fitted, the rest as in datasheet mode; only training steps have such kinds."""
+    """Constants with more and more of them fitted; only training steps have such kinds.
+
+    First kernels as they run alone, with what is counted and planned; then what a step keeps of them; then the rest of software.
+    """
     if name != "training_step":
         return {}
-    sourced = {g: from_constants((g,), g, "bf16", 1.0, {}) for g in ("Ampere", "Hopper")}
-    plain = {"link": sourced["Hopper"].link, "contention": sourced["Hopper"].contention}
-    products: dict[str, Mapping[str, float]] = {
-        of: {k: v if k == "gemm" else sourced.get(of, sourced["Hopper"]).attention for k, v in values.items()}
-        for of, values in constants.items()
-        if of != "software"
-    }
+    kept = {"in_step": constants["software"]["in_step"]}
     return {
-        "products": {**products, "software": plain},
-        "attention": {**constants, "software": plain},
+        "kernels": {**constants, "software": {"in_step": 1.0}},
+        "step": {**constants, "software": kept},
         "software": dict(constants),
     }
 
@@ -106,12 +120,13 @@ def _mean(s: Summary) -> GroupScore:
 
 def as_toml(sheet: ScoreSheet) -> str:
     """The text of a score file."""
-    comment = f"# Scores on {sheet.cases}, written by scripts/maintain/fit_constants.py. Fractions; means are over groups. Do not edit."
-    scored = {k: getattr(sheet, k) for k in ("cases", "rows", "constants", "date", "per_generation")}
-    worse = {g: {"n": n, "ours": ours, "per_generation": simple} for g, (n, ours, simple) in sheet.worse.items()}
+    comment = f"# Scores on {sheet.cases}, written by scripts/maintain/fit_all.py. Fractions; means are over groups. Do not edit."
+    scored = {k: getattr(sheet, k) for k in ("cases", "rows", "constants", "date")}
+    worse = {g: {"n": n, "ours": ours, "rule": simple} for g, (n, ours, simple) in sheet.worse.items()}
     groups = {g: {"datasheet": vars(a), "leave_one_group_out": vars(b)} for g, (a, b) in sheet.groups.items()}
     tables = {
         "scored": scored,
+        "rule": vars(sheet.rule),
         "ladder": sheet.ladder._asdict(),
         **{name: vars(getattr(sheet, name)) for name in ("fit", "datasheet", "leave_one_group_out")},
         "switched": {kind: vars(s) for kind, s in sheet.switched.items()},
@@ -131,9 +146,13 @@ def _score(raw: Mapping[str, Any]) -> GroupScore:
 class NeverSeen:
     """What others counted of earlier editions on rows that nobody here had seen; None where they say nothing."""
 
-    first: float | None
-    half: float | None
+    first: float | None  # the first edition on the second set
+    half: float | None  # the first edition on the half of it that is kept
+    second: float | None  # the second edition on that half, after it had learned from the other
+    third: float | None  # the second edition on the third set
     held: float | None
+    held_third: float | None
+    rule: float | None  # the simplest rule on the third set
     printed: float | None
     mixtures: tuple[float, ...]  # least and most of groups with mixtures of experts
     new_generations: float | None
@@ -150,13 +169,24 @@ def never_seen(name: str) -> NeverSeen:
     if name not in raw:
         raise unknown_name("class with blind scores", name, raw)
     own = raw[name]
-    parts = {name: own.get(name) for name in ("first", "half", "held", "printed", "new_generations")}
+    names = ("first", "half", "second", "third", "held", "held_third", "rule", "printed", "new_generations")
+    parts = {name: own.get(name) for name in names}
     return NeverSeen(**parts, mixtures=tuple(own.get("mixtures", ())))
 
 
 @cache
+def refuted() -> Mapping[str, Mapping[str, float]]:
+    """Models of ours that strangers' rows refuted, and by how much.
+
+    >>> refuted()["power"]["third"] > refuted()["power"]["own"]
+    True
+    """
+    return MappingProxyType(shipped_toml(__package__, "refuted.toml"))
+
+
+@cache
 def known_causes() -> Mapping[str, Mapping[str, str]]:
-    """Why one constant per generation errs less in a group, where that is known: by class and group."""
+    """Why the simplest rule errs less in a group, where that is known: by class and group."""
     return MappingProxyType(shipped_toml(__package__, "causes.toml"))
 
 
@@ -164,17 +194,18 @@ def known_causes() -> Mapping[str, Mapping[str, str]]:
 def shipped_scores(name: str) -> ScoreSheet:
     """The score sheet of a class that ships with the package.
 
-    >>> shipped_scores("training_step").cases
-    'cases/training_step.open.csv + cases_second/training_step.open.csv'
+    >>> shipped_scores("training_step").rows > 600
+    True
     """
     with as_file(files(__package__) / "sheets") as folder:
         known: Sequence[str] = sorted(path.stem for path in folder.glob("*.toml"))
         if name not in known:
             raise unknown_name("class with scores", name, known)
         raw = read_toml(folder / f"{name}.toml")
-    worse = {g: (s["n"], s["ours"], s["per_generation"]) for g, s in raw.get("worse", {}).items()}
+    worse = {g: (s["n"], s["ours"], s["rule"]) for g, s in raw.get("worse", {}).items()}
     return ScoreSheet(
-        **{"per_generation": None} | raw["scored"],
+        **raw["scored"],
+        rule=RuleScore(**raw["rule"]),
         datasheet=_score(raw["datasheet"]),
         ladder=Ladder(**raw["ladder"]),
         fit=_score(raw["fit"]),

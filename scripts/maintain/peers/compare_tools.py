@@ -454,8 +454,9 @@ def truths() -> dict[str, dict[str, Any]]:
     checked = {"inference": reality.check_class("inference", leave_one_group_out=True)}
     for key, q in QUESTIONS.items():
         if "start" in q:
-            logged = server_start(q["start"]).logged["kv_tokens"]
-            found[key] = {"published": float(logged.value), "source": logged.source, "where": logged.where}
+            start = server_start(q["start"])
+            logged = start.logged["kv_cache_tokens"]
+            found[key] = {"published": logged, "source": "planner2026starts", "where": start.where}
             continue
         if q["kind"] == "cost":
             printed = footprints.published_footprint(q["footprint"]).fields["device_time"]

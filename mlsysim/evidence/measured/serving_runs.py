@@ -1,20 +1,15 @@
 """Measured runs of a serving engine: requests where the source keeps them, printed means where it does not."""
 
-import csv
-import io
-import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib.resources import as_file, files
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mlsysim.catalog.sourced import read_toml
+from mlsysim.catalog.sourced import shipped_toml
 from mlsysim.errors import InputError, named, unknown_name
-from mlsysim.files import read_text
+from mlsysim.evidence.rows import row_table
 from mlsysim.results import Result, format_rows, format_value, plain
 
 if TYPE_CHECKING:
@@ -22,15 +17,6 @@ if TYPE_CHECKING:
 
 METRICS = ("ttft", "itl", "e2e", "e2e_per_token")
 REGIMES = ("synchronous", "loaded")
-MAX_FILE_BYTES = 1_000_000
-MAX_REQUESTS = 10_000
-_COUNTS = ("input_len", "output_len", "cached_len")
-_EMPTY_ALLOWED = (
-    "itl_s",
-    "client_ttft_s",
-    "client_itl_s",
-    "client_e2e_s",
-)  # one token has no gap; a server's record has no client
 
 
 @dataclass(frozen=True)
@@ -41,10 +27,10 @@ class MeasuredRequest(Result):
     input_len: int
     output_len: int
     cached_len: int
-    queue_s: float
-    prefill_s: float
+    queue_s: float | None  # where the server says it
+    prefill_s: float | None
     ttft_s: float
-    itl_s: float | None
+    itl_s: float | None  # one token has no gap
     e2e_s: float
     client_ttft_s: float | None = None
     client_itl_s: float | None = None
@@ -79,6 +65,7 @@ class ServingRun(Result):
     defects: tuple[str, ...]
     source: str
     where: str
+    set: str = "first"
     cached_len: int = 0
     server: str = ""
     max_num_batched_tokens: int | None = None
@@ -156,58 +143,35 @@ class ServingRun(Result):
         return statistics.median(values) if values else None
 
 
-def read_requests(path: Path) -> tuple[MeasuredRequest, ...]:
-    """Requests of a file, read with bounds; an error names the file, the line and the column."""
-    text = read_text(path, MAX_FILE_BYTES, "the path of a CSV file", "split the run")
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    except csv.Error as error:
-        raise InputError(f"{path.name}: not a CSV file ({error}); save it as one") from error
-    names = [f.name for f in fields(MeasuredRequest)]
-    if not rows or rows[0] != names:
-        raise InputError(f"{path.name}: line 1: the columns must be {','.join(names)}")
-    if not 1 < len(rows) <= MAX_REQUESTS + 1:
-        raise InputError(f"{path.name}: {len(rows) - 1} requests; between 1 and {MAX_REQUESTS:,} are read")
-    return tuple(_request(row, names, f"{path.name}: line {i}") for i, row in enumerate(rows[1:], 2))
-
-
-def _request(row: list[str], names: list[str], where: str) -> MeasuredRequest:
-    if len(row) != len(names):
-        raise InputError(f"{where}: {len(row)} columns instead of {len(names)}; quote what holds a comma")
-    cells = {n: _cell(n, text, f"{where}, column {n}") for n, text in zip(names, row, strict=True)}
-    if cells["cached_len"] > cells["input_len"]:
-        raise InputError(f"{where}, column cached_len: more than the {cells['input_len']} tokens of the prompt")
-    return MeasuredRequest(**cells)
-
-
-def _cell(name: str, text: str, where: str) -> Any:
-    if not text and name in _EMPTY_ALLOWED:
-        return None
-    try:
-        value = int(text) if name in _COUNTS else float(text)
-    except ValueError as error:
-        kind = "a whole number" if name in _COUNTS else "a number"
-        raise InputError(f"{where}: {text!r} is not {kind}") from error
-    lowest = 1 if name in ("input_len", "output_len") else 0
-    if not math.isfinite(value) or value < lowest:
-        raise InputError(f"{where}: {text} must be finite and at least {lowest}")
-    return value
+@cache
+def _requests() -> Mapping[str, tuple[MeasuredRequest, ...]]:
+    """The requests of every run, by its name."""
+    found: dict[str, list[MeasuredRequest]] = {}
+    for row in row_table("requests"):
+        counts = {name: int(row[name]) for name in ("input_len", "output_len", "cached_len")}
+        found.setdefault(row.pop("run"), []).append(MeasuredRequest(**row | counts))
+    return MappingProxyType({run: tuple(of) for run, of in found.items()})
 
 
 @cache
-def serving_runs() -> Mapping[str, ServingRun]:
-    """All measured runs that ship, by name.
+def _all_runs() -> Mapping[str, ServingRun]:
+    raw = shipped_toml("mlsysim.evidence.rows", "runs.toml")
+    return MappingProxyType({name: _run(name, entry) for name, entry in raw.items()})
+
+
+def serving_runs(set: str = "first") -> Mapping[str, ServingRun]:
+    """The measured runs of a set, by name.
 
     >>> run = serving_runs()["llama-2-7b-train-0"]
     >>> run.regime, len(run.requests), round(run.mean("ttft") * 1e3, 1), round(run.median("ttft") * 1e3, 1)
     ('synchronous', 23, 56.4, 45.4)
+    >>> list(serving_runs("second"))
+    ['codellama-34b-train-1', 'llama-3.1-8b-sharegpt']
     """
-    with as_file(files(__package__)) as folder:
-        raw = read_toml(folder / "runs.toml")
-        return MappingProxyType({name: _run(name, entry, folder) for name, entry in raw.items()})
+    return MappingProxyType({name: run for name, run in _all_runs().items() if run.set == set})
 
 
-def _run(name: str, raw: Mapping[str, Any], folder: Path) -> ServingRun:
+def _run(name: str, raw: Mapping[str, Any]) -> ServingRun:
     own = dict(raw)
     for key in own:
         if key not in {f.name for f in fields(ServingRun)} - {"name", "requests"}:
@@ -217,14 +181,13 @@ def _run(name: str, raw: Mapping[str, Any], folder: Path) -> ServingRun:
     own["defects"] = tuple(own["defects"])
     own["stages"] = tuple((float(rate), float(time)) for rate, time in own.get("stages", ()))
     own["printed"] = MappingProxyType(dict(own.get("printed", {})))
-    requests = () if own["printed"] else read_requests(folder / f"{name}.csv")
-    return ServingRun(name=name, requests=requests, **own)
+    return ServingRun(name=name, requests=_requests().get(name, ()), **own)
 
 
 def serving_run(name: str) -> ServingRun:
-    """The measured run of that name.
+    """The measured run of that name, of any set.
 
     >>> serving_run("llama-2-7b-tp2-chat").mean("itl")
     0.0043624
     """
-    return named("run", name, serving_runs())
+    return named("run", name, _all_runs())

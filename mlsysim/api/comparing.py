@@ -1,0 +1,280 @@
+"""``mlsysim.compare``: the same job on several devices, at one kind of price, and the odds that one beats the other."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from statistics import NormalDist
+from typing import Any
+
+from mlsysim import intervals, units
+from mlsysim.api.arguments import wrap_lines
+from mlsysim.api.serving import Served, serve
+from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price, where
+from mlsysim.cost.rent import Rent, rents_of
+from mlsysim.errors import InputError
+from mlsysim.results import Result, plain
+from mlsysim.tables import Table, table
+
+_NORMAL = NormalDist()
+_STEPS = 201  # of the integral over what a measurement may say
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The logarithm of a bill, and how an error of the predicted times moves it."""
+
+    log_cost: float
+    slope: float  # of the logarithm of the bill by that of the times
+    deviation: float  # standard deviation of the log error of the times
+
+    def own(self, shared: float) -> float:
+        """The variance of the error that no other device shares."""
+        return self.deviation**2 - shared
+
+
+def difference(a: Effect, b: Effect, shared: float) -> tuple[float, float]:
+    """Mean and standard deviation of ln(bill of a / bill of b) where the errors of both have a part in common.
+
+    Formula: the log error of the times on device d is e_d = u + v_d, with u shared by all (variance ``shared``) and v_d of the
+    device, all independent and normal; the bill goes with the times to the power of its slope, so that
+    ln(C_a / C_b) has the variance (s_a - s_b)^2 var(u) + s_a^2 var(v_a) + s_b^2 var(v_b): of equal slopes u cancels.
+
+    >>> one, other = Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2)
+    >>> [round(difference(one, other, shared)[1], 3) for shared in (0.0, 0.02, 0.04)]
+    [0.283, 0.2, 0.0]
+    """
+    variance = (a.slope - b.slope) ** 2 * shared + a.slope**2 * a.own(shared) + b.slope**2 * b.own(shared)
+    return a.log_cost - b.log_cost, math.sqrt(variance)
+
+
+def odds(a: Effect, b: Effect, shared: float) -> float:
+    """The chance that the bill of a is the smaller one.
+
+    >>> round(odds(Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2), 0.02), 3)
+    0.691
+    """
+    mean, deviation = difference(a, b, shared)
+    if deviation == 0:
+        return 0.5 if mean == 0 else float(mean < 0)
+    return _NORMAL.cdf(-mean / deviation)
+
+
+def odds_once_measured(a: Effect, b: Effect, shared: float) -> float:
+    """The chance to choose the smaller bill of two after a was measured, on average over what the measurement may say.
+
+    Formula: a measurement tells e_a, and of e_b the part that goes with it, shared / var(e_a) x e_a. What is left of ln(C_a / C_b)
+    has the variance s_b^2 (var(e_b) - shared^2 / var(e_a)).
+
+    >>> one, other = Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2)
+    >>> odds_once_measured(one, other, 0.02) > odds(one, other, 0.02)
+    True
+    """
+    mean, deviation = difference(a, b, shared)
+    var_a, var_b = a.deviation**2, b.deviation**2
+    left = b.slope * math.sqrt(
+        max(0.0, var_b - (shared**2 / var_a if var_a else 0.0))
+    )  # rounding alone makes it less than 0
+    if left == 0:
+        return 1.0
+    told = math.sqrt(max(0.0, deviation**2 - left**2))
+    middles = (_NORMAL.inv_cdf((i + 0.5) / _STEPS) for i in range(_STEPS))
+    return math.fsum(_NORMAL.cdf(abs(mean + told * z) / left) for z in middles) / _STEPS
+
+
+def shared_variance(class_name: str = "inference") -> float:
+    """The variance of the log error that two devices share, as the file of ranges has it; 0 where it has none or found less than none.
+
+    Assumptions: what is shared on known ground is shared on new ground too, where all that errors have more is of the device.
+    """
+    share = float(intervals.checks(class_name).get("shared", 0.0))
+    return max(0.0, share) * _deviation(intervals.error_quantiles()[class_name]) ** 2
+
+
+def _deviation(q: intervals.ErrorQuantiles) -> float:
+    """The standard deviation of a normal error with these quantiles."""
+    return (q.high - q.low) / (2.0 * _NORMAL.inv_cdf((1.0 + q.nominal) / 2.0))
+
+
+@dataclass(frozen=True, repr=False)
+class Compared(Result):
+    """What :func:`compare` returns: an answer per device, all at one kind of price."""
+
+    answers: tuple[Served, ...]
+    rents: tuple[Rent, ...] | None  # None where there is no kind of price that the catalogue has of all
+
+    @property
+    def answered(self) -> bool:
+        return all(s.answered for s in self.answers)
+
+    @property
+    def fits(self) -> bool:
+        return all(s.fits for s in self.answers)
+
+    @cached_property
+    def effects(self) -> tuple[Effect | None, ...]:
+        """Of each device its bill and what an error does to it; None where the bill or an end of its range is not known."""
+        return tuple(map(_effect, self.answers))
+
+    @cached_property
+    def shared(self) -> float:
+        """The variance that the errors of all devices have in common."""
+        return shared_variance()
+
+    @cached_property
+    def odds(self) -> dict[tuple[str, str], float]:
+        """For every two devices whose bills are known, the likely cheaper one first: the chance that it is."""
+        found = {}
+        for (s, a), (t, b) in combinations(zip(self.answers, self.effects, strict=True), 2):
+            if a is not None and b is not None:
+                chance, names = odds(a, b, self.shared), (s.question.device.name, t.question.device.name)
+                found[names if chance >= 0.5 else names[::-1]] = max(chance, 1.0 - chance)
+        return found
+
+    @cached_property
+    def settles(self) -> tuple[str, float] | None:
+        """Of the closest two, the device whose measurement tells most, and the chance to choose well once it is measured."""
+        if not self.odds:
+            return None
+        names = min(self.odds, key=lambda pair: self.odds[pair])
+        of = {s.question.device.name: e for s, e in zip(self.answers, self.effects, strict=True) if e is not None}
+        tried = {a: odds_once_measured(of[a], of[b], self.shared) for a, b in (names, names[::-1])}
+        best = max(tried, key=lambda name: tried[name])
+        return best, tried[best]
+
+    @property
+    def kind(self) -> str:
+        """The kind of price that all bills are of."""
+        if self.rents is None:
+            return "no kind of price that the catalogue has of all of them; give one rent for all, as in '2.5 USD/h'"
+        return "; ".join(dict.fromkeys(r.kind for r in self.rents))
+
+    def rows(self) -> Table:
+        """A row per device."""
+        return table(
+            ("device", "how many", "USD/h each", "USD a month", "at most", "error near"), list(map(_row, self.answers))
+        )
+
+    def summary(self) -> Sequence[str]:
+        q = self.answers[0].question
+        work = f"{q.input_len:g} + {q.output_len:g} tokens"
+        rate = "" if q.rate is None else f" at {q.rate:g} requests/s"
+        targets = "" if q.slo is None else f", {q.slo}"
+        head = wrap_lines([f"{q.model.name}{rate} of {work}{targets}; price: {self.kind}"])
+        said = [f"{a} costs less than {b}: {_chance(chance)}" for (a, b), chance in self.odds.items()]
+        if self.settles is not None:
+            device, chance = self.settles
+            said.append(
+                f"of the closest two a measurement of this job on {device} settles most: the chance to choose the cheaper one goes from "
+                f"{_chance(min(self.odds.values()))} to {_chance(chance)}"
+            )
+        share = self.shared / _deviation(intervals.error_quantiles()["inference"]) ** 2
+        said += (
+            [f"odds: normal errors as wide as the ranges, of which devices share {share:.0%} of the variance"]
+            if self.odds
+            else []
+        )
+        said += [
+            f"{s.question.device.name}: {_missing(s)}"
+            for s, e in zip(self.answers, self.effects, strict=True)
+            if e is None
+        ]
+        return [*head, *str(self.rows()).split("\n"), *wrap_lines([*said, *self.answers[0].assumed])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answers, and the odds of every two."""
+        return {
+            "price_kind": None if self.rents is None else self.kind,
+            "answers": [s.to_dict() for s in self.answers],
+            "odds": [{"cheaper": a, "than": b, "chance": plain(p)} for (a, b), p in self.odds.items()],
+            "settles": None if self.settles is None else {"measure": self.settles[0], "chance": plain(self.settles[1])},
+            "shared_variance": self.shared,
+        }
+
+
+def _chance(value: float) -> str:
+    return "over 99 in 100" if value > 0.99 else f"{100 * value:.0f} in 100"
+
+
+def _effect(s: Served) -> Effect | None:
+    rates = s.cost_ends
+    if s.bill.cost_rate is None or rates is None:
+        return None
+    (low, high), (least, most) = s.interval.ends, rates
+    deviation = _deviation(s.interval.quantiles)
+    return Effect(math.log(s.bill.cost_rate), math.log(most / least) / math.log(high / low), deviation)
+
+
+def _missing(s: Served) -> str:
+    """Why there are no odds."""
+    if not s.answered:
+        return s.reason
+    if s.bill.cost_rate is None:
+        return "no odds without a price"
+    return (
+        "no odds: its range has no bill at the slow end" if s.load is not None else "no odds: it has no rate to carry"
+    )
+
+
+def _row(s: Served) -> tuple[str, ...]:
+    if not s.answered:
+        return s.question.device.name, "no answer", "-", "-", "-", "-"
+    known, ends, bill = s.devices_range, s.cost_ends, s.bill
+    many = f"{s.devices:,}" + ("" if known is None else f" ({known[0]} to {known[1] or s.too_few})")
+    month = "not known" if bill.cost_per_month is None else units.rounded(bill.cost_per_month)
+    if ends is not None:
+        month += " ({} to {})".format(*(units.rounded(e * units.month) for e in ends))
+    near = s.nearest
+    said = "no point" if near is None or not near.near else units.percent(near.point.error, 0)
+    watts = "not known" if bill.power is None else units.format(bill.power, "W", 3)
+    each = "-" if bill.rent is None else units.rounded(bill.rent.rate * units.hour)
+    return s.question.device.name, many, each, month, watts, said
+
+
+def compare(
+    model: Model | str,
+    devices: Sequence[Device | Node | Cluster | Machines | str],
+    *,
+    price: "str | Price | None" = None,
+    **asked: Any,
+) -> Compared:
+    """The same job on several devices: how many of each, their bills at one kind of price, and the odds that one beats the other.
+
+    Parameters
+    ----------
+    model : Model or str
+        As in :func:`mlsysim.serve`.
+    devices : sequence of str, Device, Node or Cluster
+        What ``catalog.where`` reads, two at least.
+    price : str, optional
+        A kind of price, or one rent for all (default: the first kind that the catalogue has of all, by one seller where one
+        sells them all). Where there is none, no bills are compared.
+    **asked
+        As in :func:`mlsysim.serve`.
+
+    Returns
+    -------
+    Compared
+        ``answers``, ``odds``, ``settles``; printed, it is a table.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        As in :func:`mlsysim.serve`; fewer than two devices; a price of one device alone.
+
+    Assumptions: those of :func:`mlsysim.serve`, and of the odds those of ``difference``: log errors are normal, as wide as the ranges,
+    with a part that all devices share; the bill goes with a power of the times.
+
+    >>> found = compare("Llama-3.1-8B", ["H100", "H200"], rate=20, price="3 USD/h")
+    >>> [s.question.device.name for s in found.answers]
+    ['H100-SXM5-80GB', 'H200-SXM-141GB']
+    """
+    if isinstance(devices, str) or len(devices) < 2:
+        raise InputError(f"compare: devices = {str(devices)[:40]!r} must be two at least, as in ['H200', 'B200']")
+    places = [where(d) for d in devices]
+    rents = rents_of([p.device for p in places], price)
+    found = [serve(model, p, **asked) for p in places]
+    known: Sequence[Rent | None] = rents if rents is not None else [None] * len(found)
+    priced = (replace(s, question=replace(s.question, rent=r)) for s, r in zip(found, known, strict=True))
+    return Compared(tuple(priced), rents)

@@ -1,0 +1,141 @@
+"""Devices side by side: one kind of price, the odds that one beats the other, and what a measurement would settle."""
+
+import bisect
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import mlsysim
+from mlsysim import SLO, intervals
+from mlsysim.api import comparing
+from mlsysim.api.comparing import Effect, odds, odds_once_measured
+from mlsysim.api.serving import _answer
+from mlsysim.cli import main
+from mlsysim.errors import InputError
+
+independent = pytest.mark.independent
+JOB: Mapping[str, Any] = {
+    "rate": 40.0,
+    "input_len": 6000,
+    "output_len": 700,
+    "slo": SLO(ttft=1.5, itl=0.03, quantile=0.95),
+}
+THREE = ("H200", "B200", "MI355X")
+ASKED = [
+    "--rate",
+    "40",
+    "--input-len",
+    "6000",
+    "--output-len",
+    "700",
+    "--ttft",
+    "1.5 s",
+    "--itl",
+    "30 ms",
+    "--quantile",
+    "0.95",
+]
+
+
+def said(found: Any) -> str:
+    return " ".join("\n".join(found.summary()).split())
+
+
+@pytest.fixture(scope="module")
+def three() -> comparing.Compared:
+    return mlsysim.compare("gpt-oss-120B", THREE, **JOB)
+
+
+@independent
+def test_the_engineer_s_comparison_is_of_one_seller_and_kind(
+    three: comparing.Compared, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """J3: three runs side by side said 142, 114 and 14.7 USD/h: two list prices on demand and an estimate for three years."""
+    kinds = {s.bill.rent.kind for s in three.answers if s.bill.rent}
+    assert len(kinds) == 1 and kinds.pop().startswith("on demand") and three.kind in said(three)
+    for s, name in zip(three.answers, THREE, strict=True):
+        alone = mlsysim.serve("gpt-oss-120B", name, **JOB)
+        assert s.devices == alone.devices and s.devices_range == alone.devices_range
+        assert f"{s.question.device.name} {s.devices} (" in said(three)
+    assert main(["serve", "--model", "gpt-oss-120B", "--device", "H200, B200,MI355X", *ASKED]) == 0
+    assert capsys.readouterr().out.strip() == str(three).strip()
+
+
+@independent
+def test_one_rent_for_all_or_another_kind(three: comparing.Compared) -> None:
+    same = mlsysim.compare("gpt-oss-120B", THREE, price="3 USD/h", **JOB)
+    for s in same.answers:
+        assert s.bill.cost_rate == pytest.approx(3 * s.devices / 3600)
+    years = mlsysim.compare("gpt-oss-120B", THREE, price="estimate", **JOB)
+    assert "estimate of a contract of 3 years" in said(years)
+    none = mlsysim.compare("Llama-3.1-8B", ("GB300", "L4"), rate=2)  # an estimate, and a list price
+    assert none.rents is None and not none.odds and "no kind of price that the catalogue has of all" in said(none)
+    with pytest.raises(InputError, match="that of one device"):
+        mlsysim.compare("Llama-3.1-8B", THREE, rate=2, price="H200-AWS-on-demand-2026")
+    with pytest.raises(InputError, match="two at least"):
+        mlsysim.compare("Llama-3.1-8B", "H200", rate=2)
+
+
+@independent
+def test_of_equal_slopes_the_shared_part_cancels() -> None:
+    one, other = Effect(0.0, 1.3, 0.25), Effect(0.1, 1.3, 0.25)
+    assert odds(one, other, 0.25**2 * (1 - 1e-12)) == pytest.approx(
+        1.0
+    )  # all is shared: the smaller bill is the smaller bill
+    chances = [odds(one, other, share * 0.25**2) for share in (0.0, 0.3, 0.6, 0.9)]
+    assert chances == sorted(chances) and 0.5 < chances[0] < chances[-1] < 1
+    assert odds(other, one, 0.02) == pytest.approx(1 - odds(one, other, 0.02))
+    assert odds(one, Effect(0.0, 1.3, 0.4), 0.03) == pytest.approx(0.5)  # equal bills
+
+
+@independent
+@pytest.mark.parametrize("share", [0.0, 0.7])
+def test_odds_are_those_of_questions_asked_again_with_drawn_errors(share: float, three: comparing.Compared) -> None:
+    """Monte Carlo: an error that all share and one of each device's own are drawn, and every answer is solved again."""
+    h200, b200 = three.answers[:2]
+    spread = [three.effects[i].deviation for i in (0, 1)]  # type: ignore[union-attr]
+    shared = share * min(spread) ** 2
+    grid = [math.exp(x / 12) for x in range(-13, 14)]  # factors on the times
+    bills = []
+    for s in (h200, b200):
+        found = [_answer(s.question, f) for f in grid]
+        bills.append([a.bill.cost_rate if a.answered else math.inf for a in found])
+    rng, wins, draws = random.Random(7), 0, 20_000
+    for _ in range(draws):
+        u = rng.gauss(0.0, math.sqrt(shared))
+        at = []
+        for i in (0, 1):
+            factor = math.exp(-(u + rng.gauss(0.0, math.sqrt(spread[i] ** 2 - shared))))
+            at.append(bills[i][min(bisect.bisect(grid, factor), len(grid) - 1)])
+        wins += at[1] < at[0]
+    a, b = three.effects[1], three.effects[0]
+    assert a is not None and b is not None
+    assert odds(a, b, shared) == pytest.approx(wins / draws, abs=0.06)
+
+
+@independent
+def test_what_a_measurement_settles_by_drawing_it() -> None:
+    """Monte Carlo: draw both errors, tell the first, choose by the mean of what is left, and count the right choices."""
+    a, b, shared = Effect(0.0, 1.2, 0.25), Effect(0.1, 0.9, 0.3), 0.03
+    rng, right, draws = random.Random(5), 0, 100_000
+    for _ in range(draws):
+        u = rng.gauss(0, math.sqrt(shared))
+        e_a = u + rng.gauss(0, math.sqrt(0.25**2 - shared))
+        e_b = u + rng.gauss(0, math.sqrt(0.3**2 - shared))
+        truth = (0.0 - 1.2 * e_a) - (0.1 - 0.9 * e_b)
+        guess = (0.0 - 1.2 * e_a) - (0.1 - 0.9 * shared / 0.25**2 * e_a)
+        right += (truth < 0) == (guess < 0)
+    assert odds_once_measured(a, b, shared) == pytest.approx(right / draws, abs=0.006)
+    assert odds_once_measured(a, b, shared) > max(odds(a, b, shared), 1 - odds(a, b, shared))
+
+
+@independent
+def test_a_deviation_is_that_of_the_range() -> None:
+    """80 % of a normal error lie within 1.2816 standard deviations."""
+    q = intervals.error_quantiles()["inference"]
+    assert comparing._deviation(q) == pytest.approx((q.high - q.low) / 2 / 1.2816, rel=1e-4)
+    share = intervals.checks("inference").get("shared", 0.0)
+    assert share <= 1 and comparing.shared_variance() == pytest.approx(max(0.0, share) * comparing._deviation(q) ** 2)

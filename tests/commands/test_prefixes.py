@@ -1,0 +1,107 @@
+"""Prefixes that are in the cache count in ``serve`` as they do in ``simulate``; what cannot count is refused."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+import mlsysim
+from mlsysim import SLO, cli, inference
+from mlsysim.api.prefixes import Prefixes
+from mlsysim.errors import InputError
+
+independent = pytest.mark.independent
+GOAL = SLO(ttft=1.5, itl=0.03, quantile=0.95)
+ASKED: dict[str, Any] = {"rate": 40, "input_len": 6000, "output_len": 700, "slo": GOAL}
+
+
+@independent
+def test_a_cached_prefix_is_not_computed_again() -> None:
+    """It was ignored as soon as there was a rate or a target: the answer was the same byte for byte (J1)."""
+    plain, found = (mlsysim.serve("gpt-oss-120B", "B200", **ASKED, **more) for more in ({}, {"cached_len": 4000}))
+    assert found.devices < plain.devices and str(found) != str(plain)
+    d, r = found.deployment, found.load.replica  # type: ignore[union-attr]
+    assert r.prefill_time == pytest.approx(float(inference.prefill(d, input_len=6000, cached_len=4000).time))
+    half = mlsysim.serve("gpt-oss-120B", "B200", **ASKED, cached_len=4000, hit_rate=0.5)
+    assert found.devices <= half.devices <= plain.devices
+    mean = half.load.replica.prefill_time  # type: ignore[union-attr]
+    assert mean == pytest.approx((r.prefill_time + float(inference.prefill(d, input_len=6000).time)) / 2)
+
+
+@independent
+def test_a_shared_prefix_is_held_once() -> None:
+    asked = {"rate": 30, "input_len": 30_000, "output_len": 300, "slo": SLO(ttft=3.0), "tp": 2}
+    own, shared = (
+        mlsysim.serve("Qwen3-32B", "H200", **asked, **{name: 28_000}).load.replica  # type: ignore[union-attr]
+        for name in ("cached_len", "shared_len")
+    )
+    assert own.prefill_time == shared.prefill_time and own.prompt_variation == shared.prompt_variation
+    assert shared.max_running > 5 * own.max_running or shared.max_running == 256  # what the server runs at most
+    assert own.step_times[0] == shared.step_times[0]  # a step reads it all the same
+
+
+@independent
+def test_what_idle_conversations_leave_fills_the_cache() -> None:
+    """The room is what arrives in the characteristic time: played as a queue of tokens, the oldest first."""
+    p = Prefixes(5000.0, 200.0, 4700.0, 1.0, 500.0, turns=4.0, pause=20.0)
+    rate, room = 2.0, 150_000.0
+    time = -20.0 * math.log(1 - p.kept(rate, room))
+    steps = 200_000
+    dt = time / steps
+    there = sum(0.75 * math.exp(-(i + 0.5) * dt / 20.0) + 0.25 for i in range(steps)) * dt
+    assert rate * 4700 * there == pytest.approx(room, rel=1e-3)
+    assert p.kept(rate, 0.0) == 0.0 and p.kept(rate, 1e12) == pytest.approx(1.0)
+
+
+@independent
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more", [{"cached_len": 4000}, {"shared_len": 4000}, {"cached_len": 4000, "hit_rate": 0.5}], ids=str
+)
+def test_the_simulator_finds_the_same_prefix(more: dict[str, Any]) -> None:
+    s = mlsysim.serve("gpt-oss-120B", "B200", **ASKED, **more)
+    load: Any = s.load
+    played = mlsysim.simulate(
+        "gpt-oss-120B", "B200", **ASKED, **more, requests=3000, replicas=s.replicas, tp=s.deployment.split.tp,
+        max_num_seqs=load.replica.max_running,
+    )  # fmt: skip
+    run: Any = played.simulation
+    computed = run.prefill_tokens / sum(r.request.input_len for r in run.records)
+    assert computed == pytest.approx(1 - 4 / 6 * more.get("hit_rate", 1.0), abs=0.01)
+    late = sorted(r.ttft_s for r in run.records)[int(0.95 * 3000)]
+    assert late == pytest.approx(load.ttft_quantile, rel=0.35)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"hit_rate": 0.5}, "hit_rate is of cached_len"),
+        ({"cached_len": 6000}, "one token is new"),
+        ({"cached_len": 1000, "shared_len": 2000}, "counts the shared_len"),
+        ({"traffic": "chats"}, "grow by added_len"),
+        ({"turns": 3}, "turns needs traffic"),
+        ({"traffic": "talks", "input_len": None}, "talks"),
+        ({"batch": 4}, "batch = 4 is of a static batch"),
+    ],
+)
+def test_what_cannot_count_is_refused(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        mlsysim.serve("Llama-3.1-8B", "H100", **(ASKED | more))
+
+
+@pytest.mark.parametrize("more", [{"shared_len": 10}, {"hit_rate": 0.5, "cached_len": 10}, {"length_variation": 1.0}])
+def test_a_static_batch_refuses_what_is_of_a_load(more: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="rate or targets"):
+        mlsysim.serve("Llama-3.1-8B", "H100", **more)
+
+
+def test_conversations_are_sized(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["serve", "--model", "Llama-3.1-8B", "--device", "H100", "--rate", "40", "--ttft", "1 s", "--traffic"]
+    for kind, repeated in (("chats", 3 * (200 + 256) + 500), ("agents", 19 * (800 + 256) + 4000)):
+        assert cli.main([*words, kind, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert "--routing prefix" in " ".join(found["assumed"])
+        asked = {"input_len": repeated + (200 if kind == "chats" else 800), "output_len": 256, "rate": 40}
+        without = mlsysim.serve("Llama-3.1-8B", "H100", slo=SLO(ttft=1.0), **asked)
+        assert found["total_devices"] <= without.devices
