@@ -441,7 +441,11 @@ def test_two_nodes_of_no_name_are_taken_for_the_fabric_of_the_published_rows() -
         2 * (7 * 0.6e-6 + 20e-6), rel=1e-2
     )
     told = seconds("collective", row | {"device": "A100", "inter_node_bandwidth": 6.25e9}, call)
-    assert told == pytest.approx((4 * 23 + 26 * 3.4) * 1e-6, rel=1e-2), "only AWS's nodes have so little: whole chunks"
+    assert told == pytest.approx((4 * 14 + 26 * 3.4) * 1e-6, rel=1e-2), "only AWS's nodes have so little: whole chunks"
+    export = seconds("collective", row | {"device": "H20"}, call | {"unnamed network": {"efa": 1.0}})
+    assert export == pytest.approx(plain, rel=1e-9), "AWS rents no H20"
+    alone = {"device": "DGX-Spark-GB10", "n_ranks": 2.0, "ranks_per_node": 1.0, "intra_node_bandwidth": None}
+    assert seconds("collective", row | alone, call) == pytest.approx(2 * 5e-6, rel=1e-2), "a cable, and no link inside"
     slots = {"device": "L40S", "n_ranks": 2.0, "ranks_per_node": 2.0, "intra_node_bandwidth": 32e9}
     assert seconds("collective", row | slots, call) == pytest.approx(2 * 1.0e-6, rel=0.1)
     latency = seconds("collective", row | {"latency_s": 7e-6}, call)
