@@ -206,6 +206,7 @@ def product_time(
     weight_bytes: Num | None = None,
     result_bytes: Num | None = None,
     multiprocessors: Num | None = None,
+    most_parts: Num | None = None,
     compute_efficiency: Num = 1.0,
     memory_efficiency: Num = 1.0,
     startup_time: Num = 0.0,
@@ -237,6 +238,8 @@ def product_time(
         Size of one element of A, of B (as A unless given: 0.5 for weights of 4 bits), of C (as A unless given).
     multiprocessors : float or array, 1
         How many tiles are computed at a time; without it there are no waves, and the writing hides.
+    most_parts : float or array, 1
+        Parts that the library cuts the shared dimension into at most, 1 if it never does; without it as many as are quickest.
     compute_efficiency, memory_efficiency : float or array, 1
         Shares that the kernels of a library sustain; 1, the bound, unless given.
     startup_time : float or array, s
@@ -308,6 +311,8 @@ def product_time(
 
         parts, (quickest, busy, sums) = 1.0 + 0.0 * tiles, cut(1.0 + 0.0 * tiles)
         most = minimum(where(rows <= NARROW_ROWS, 1.0, multiprocessors // tiles), k // 1)
+        if most_parts is not None:
+            most = minimum(most, most_parts)
         for count in range(2, int(most.max() if is_array(most) else most) + 1):
             time, share, more = cut(1.0 * count + 0.0 * tiles)
             better = (time < quickest) & (count <= most)
@@ -384,7 +389,7 @@ def attention_time(
     compute_efficiency, memory_efficiency : float or array, 1
         Shares that the kernels of a library sustain; 1, the bound, unless given.
     startup_time : float or array, s
-        Time before and after the work: two kernels' where decoding cuts the cache and combines the parts.
+        Time before and after the work: that of three kernels where a call plans how the cache is cut, attends, and combines.
     exponential_flops : float or array, FLOP
         As of eq-softmax-share; 0 hides the exponentials.
     sharpness : float or array, 1

@@ -222,8 +222,9 @@ def test_a_library_takes_the_better_protocol() -> None:
 def test_shares_of_kernels_are_those_of_the_tables(generation: str, device: str) -> None:
     found, table = kernel_shares((generation, "any")).values, shipped_rates()
     own, latent = table[device], table[device if device == "H20" else "H800-SXM"]
-    assert found["attention"] == own["prefill_attention"].compute and found["cache"] == own["decode_attention"].memory
-    assert found["start"] == own["products_8bit"].start and found["attention_start"] == own["decode_attention"].start
+    assert found["attention"] == pytest.approx(own["prefill_attention"].compute, rel=0.04), "exponentials apart"
+    assert found["start"] == own["products_8bit"].start
+    assert found["attention_start"] == pytest.approx(2 * found["start"]), "the cache in parts, and their sum"
     assert (found["grouped"], found["grouped_memory"]) == (
         latent["grouped_products"].compute,
         latent["grouped_products"].memory,
@@ -246,7 +247,7 @@ def test_long_products_run_at_the_measured_share_of_the_peak(device: str, precis
     )
     share = kernel_shares(lineage(catalog.device(device))).values["products_8" if precision == "fp8" else "products_16"]
     whole, free = (prefill(d, input_len=10000).terms for d in (calibrated, bound))
-    assert 0.4 < share < 0.9
+    assert 0.3 < share < 0.9
     assert whole.mlp == pytest.approx(free.mlp / share, rel=0.02)  # starts of kernels are the rest
 
 

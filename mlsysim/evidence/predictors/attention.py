@@ -3,7 +3,7 @@
 The time is that of ``kernel_times.attention_time``. Two constants are fitted, over all devices: the shares of the peak that
 products reach in attention, and in decoding on a latent cache; the authors' own figures of FlashAttention-3 and FlashMLA count
 as much as one source of rows. Everything else comes from elsewhere: the share of the bandwidth is STREAM's, the start that of
-a product, twice where decoding cuts the cache and combines the parts, and exponentials come at the rate of the hardware
+a product for each kernel of the call, and exponentials come at the rate of the hardware
 (eq-softmax-share), which 8-bit products do not change.
 A part whose arithmetic was cut loses the same time per multiprocessor (eq-share-of-cut): an H20 has the memory of an H100 and
 a seventh of its arithmetic, so neither share carries over as it is.
@@ -39,8 +39,10 @@ _MIN_ROWS = 4  # no constant may rest on a single row
 _ALL = "any"
 # A generation whose own instructions the kernels of decoding do not use, but those of the generation before it.
 _OLDER_ON = "Hopper"
-# Kernels of a call: decoding attends to parts of the cache, and then combines what they gave.
+# Kernels of a call: decoding attends to parts of the cache, and combines what they gave. On a latent one a kernel before them plans
+# how it is cut (deepseek2025flashmla, README: get_mla_metadata).
 _KERNELS = {"prefill": 1.0, "decode": 2.0}
+_PLANNED = "mla_absorbed"
 NAMES = ("compute_efficiency", "latent_compute_efficiency")
 
 
@@ -135,7 +137,7 @@ def _work(row: Row) -> AttentionWork:
             "kv_element_bytes": element_bytes(kv_precision),
             "row_tile": ROW_TILE,
             "memory_efficiency": silicon.stream_share(row),
-            "startup_time": _KERNELS[phase] * alone["start"],
+            "startup_time": (_KERNELS[phase] + (kind == _PLANNED)) * alone["start"],
             # products of 8 bits take half the time of those of 16, and exponentials as long as ever
             "exponential_flops": alone.get("exponential", 0.0) * 2.0 / size,
             "sharpness": SHARPNESS,
