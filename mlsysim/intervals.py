@@ -288,7 +288,7 @@ def _entry(name: str) -> Mapping[str, Any]:
 
 def _quantiles(name: str, domain: str, spread: float, near: int) -> ErrorQuantiles:
     own, shared = _entry(name), _file()["ranges"]
-    end = shared["spreads"] * spread
+    end = own["spreads"] * spread
     told = own["groups"], own["rows"], own["coverage_sources"], shared["date"]
     return ErrorQuantiles(name, domain, shared["nominal"], -end, end, *told, near)
 

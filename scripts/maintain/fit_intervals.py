@@ -33,8 +33,9 @@ def _short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def summary(name: str, values: Mapping[str, Any], spreads: float) -> str:
+def summary(name: str, values: Mapping[str, Any]) -> str:
     """What the ranges of a class are, and how the checks went."""
+    spreads = values["spreads"]
     own = sorted(float(pooled_share(size, values["spread"], n, STRENGTH)) for size, n in values["places"].values())
     ends = " to ".join(f"x{interval_end(1.0, -spreads * s):.2f}" for s in (own[0], own[-1]))
     held = ", ".join(
@@ -50,7 +51,7 @@ def say(found: Mapping[str, Any]) -> None:
     print("{spreads:.2f} spreads each way, by {sources} sources".format(**found["ranges"]))
     for name, values in found.items():
         if name != "ranges":
-            print(summary(name, values, found["ranges"]["spreads"]))
+            print(summary(name, values))
 
 
 def server_ranges(starts: Sequence[ServerStart], date: datetime.date) -> dict[str, Any]:

@@ -201,7 +201,7 @@ def test_an_answer_says_on_which_ground_it_lies() -> None:
 def test_ground_is_known_only_if_its_left_out_rows_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six sources in one place err by half as much as those of the class, six in another by twice as much: ends by hand."""
     entry = {
-        "spread": 0.2, "groups": 12, "rows": 99, "coverage_sources": 0.8,
+        "spread": 0.2, "spreads": 1.5, "groups": 12, "rows": 99, "coverage_sources": 0.8,
         "places": {"a | x |  | ": [0.1, 6], "b | x |  | ": [0.4, 6]},
         "seen": {"generation": ["a", "b"], "kind": ["x", "y"]},
     }  # fmt: skip
@@ -325,11 +325,22 @@ def test_who_is_judged_has_no_vote_in_any_class() -> None:
     )("a")
     standard = ranges.in_spreads(lefts)
     assert standard["gemm", "FAR"] == [pytest.approx(3.0 / without.of("gemm")("a"))]
-    assert ranges.quantile(standard, "FAR") < ranges.quantile(standard) or ranges.quantile(standard) < 3.0
+    assert ranges.quantile(standard, source="FAR") < ranges.quantile(standard) or ranges.quantile(standard) < 3.0
     held = ranges.held_sources(lefts, standard)
     assert held["gemm"]["FAR"] == held["attention"]["FAR"] == 0.0 and held["gemm"]["S1"] == 1.0
     rows = frozenset(e.id for e in lefts["gemm"].domains["generation: a"])
     assert "gemm" not in ranges.Spreads(lefts, rows=rows).own  # all its rows lie in the judged domain
+
+
+@pytest.mark.independent
+def test_a_class_with_many_sources_moves_to_a_width_of_its_own() -> None:
+    """Nine sources of one class end at 9 spreads; with nine more all end at 15, and the class halfway between by logarithms."""
+    few = {("a", f"A{i}"): [float(i)] for i in range(1, 10)}
+    all_ = few | {("b", f"B{i}"): [float(i)] for i in range(10, 20)}
+    common = ranges.quantile(all_)
+    assert common == 16.0  # the sixteenth of nineteen
+    assert ranges.quantile(all_, "a") == pytest.approx((8.0 * 16.0) ** 0.5)  # the eighth of nine
+    assert ranges.quantile(all_, "a", "A9") == ranges.quantile(all_, source="A9")  # eight are too few
 
 
 @pytest.mark.independent
@@ -355,9 +366,11 @@ def test_a_new_source_of_a_small_class_is_held_as_often_as_promised() -> None:
             new = f"{name}{k}"
             lefts[name] = dataclasses.replace(_left(name, *(r for r in rows if r[0] != new)), domains={})
             coming[name] = [(p, e) for s, p, e in rows if s == new]
-        q, spreads = ranges.quantile(ranges.in_spreads(lefts)), ranges.Spreads(lefts)
+        standard, spreads = ranges.in_spreads(lefts), ranges.Spreads(lefts)
         for n, (name, rows) in enumerate(coming.items()):
-            inside.setdefault(n, []).append(np.mean([abs(e) <= q * spreads.of(name)(p) for p, e in rows]))
+            inside.setdefault(n, []).append(
+                np.mean([abs(e) <= ranges.quantile(standard, name) * spreads.of(name)(p) for p, e in rows])
+            )
     assert 0.76 <= np.mean([np.mean(shares) for shares in inside.values()]) <= 0.88
     assert all(0.68 <= np.mean(shares) <= 0.92 for shares in inside.values())
 

@@ -3,7 +3,7 @@
 A source's errors have a size, the root of their mean square, which holds what its rows share and what they do not. Of the sizes of
 its sources every class has a spread, and every place (generation, kind, precision, phase) has one of its own sources. Few sources say
 little, so the spread of a place is drawn towards its class's, and that towards all classes' (eq-pooled-share). A range is as many
-spreads wide as hold four fifths of the sources of all classes, each judged without itself.
+spreads wide as hold four fifths of the sources of all classes, each judged without itself; a class with many moves from there to its own.
 
 An error counts when constants predicted it that had seen neither its source nor any other of its set, since strangers' rows come in a
 set of their own; and for ground that nobody has seen, neither its source nor its domain.
@@ -247,10 +247,20 @@ def in_spreads(lefts: Mapping[str, Left]) -> dict[tuple[str, str], list[float]]:
     return found
 
 
-def quantile(standard: Mapping[tuple[str, str], Sequence[float]], source: str = "") -> float:
-    """How many spreads wide a range is each way: by ranks of all sources but one, each with one vote."""
-    kept = tuple(tuple(errors) for (_, own), errors in standard.items() if own != source)
-    return GroupedErrors(kept).quantiles(NOMINAL)[1]
+def quantile(standard: Mapping[tuple[str, str], Sequence[float]], name: str = "", source: str = "") -> float:
+    """How many spreads wide a range is each way: by ranks of all sources but one, each with one vote.
+
+    That of a class with sources enough for ranks of its own is drawn from there towards it, all classes counting as so many sources.
+    """
+
+    def ranked(which: str) -> GroupedErrors:
+        kept = [e for (of, own), e in standard.items() if own != source and which in ("", of)]
+        return GroupedErrors(tuple(map(tuple, kept)))
+
+    common, own = ranked("").quantiles(NOMINAL)[1], ranked(name)
+    if not name or len(own.groups) < MIN_GROUPS:
+        return common
+    return float(pooled_share(own.quantiles(NOMINAL)[1], common, len(own.groups), MIN_GROUPS))
 
 
 def _arithmetic(left: Left, source: str = "") -> GroupedErrors:
@@ -270,7 +280,7 @@ def held_sources(
         for source in sorted({e.source for e in left.sets}):
             inside = []
             if own := [e for e in left.sets if e.source == source and not e.counted]:
-                q, spread = quantile(standard, source), Spreads(lefts, source).of(name)
+                q, spread = quantile(standard, name, source), Spreads(lefts, source).of(name)
                 inside = [held(e.error, q * spread(e.place)) for e in own]
             if exact := [e for e in left.sets if e.source == source and e.counted]:
                 others = _arithmetic(left, source)
@@ -293,9 +303,9 @@ def held_domains(
     lefts: Mapping[str, Left], standard: Mapping[tuple[str, str], Sequence[float]]
 ) -> dict[str, dict[str, float]]:
     """Of every domain of every class, the share of its sources' rows in ranges that none of its rows had a vote in."""
-    q = quantile(standard)
     found: dict[str, dict[str, float]] = {name: {} for name in lefts}
     for name, left in lefts.items():
+        q = quantile(standard, name)
         for label, errors in left.domains.items():
             without = Spreads(lefts, rows=frozenset(e.id for e in errors))
             if name in without.own:
@@ -329,13 +339,14 @@ def foretold(files: Mapping[str, CaseFile]) -> dict[str, dict[str, Came]]:
         standard = in_spreads(lefts)
         if len(standard) < MIN_GROUPS:
             continue
-        q, spreads = quantile(standard), Spreads(lefts)
+        spreads = Spreads(lefts)
         for name, file in files.items():
             known = {c.group for c in file.cases if c.set in order[:i]}
             new = replace(file, cases=tuple(c for c in file.cases if c.set == coming and c.group not in known))
             if not new.cases or name not in before:
                 continue
             report, spread = score_with(new, fit(name, before[name].cases)), spreads.of(name)
+            q = quantile(standard, name)
             inside: dict[str, list[float]] = {group: [] for group in report.summary.groups}
             for e in _errors(name, report, {c.id: c for c in new.cases}):
                 inside[e.source].append(
@@ -368,16 +379,23 @@ def entries(
 ) -> dict[str, Any]:
     """What intervals.toml says: the width in spreads, and of every class its spreads, what has been seen, and how the checks went."""
     standard = in_spreads(lefts)
-    q, spreads = quantile(standard), Spreads(lefts)
+    spreads = Spreads(lefts)
     checks = {"sources": held_sources(lefts, standard), "domains": held_domains(lefts, standard)}
     rows = sum(len(errors) for errors in standard.values())
     text: dict[str, Any] = {
-        "ranges": {"nominal": NOMINAL, "date": date.isoformat(), "spreads": q, "sources": len(standard), "rows": rows}
+        "ranges": {
+            "nominal": NOMINAL,
+            "date": date.isoformat(),
+            "spreads": quantile(standard),
+            "sources": len(standard),
+            "rows": rows,
+        }
     }
     for name, left in lefts.items():
-        spread, measured = spreads.of(name), [e for e in left.sets if not e.counted]
+        spread, measured, q = spreads.of(name), [e for e in left.sets if not e.counted], quantile(standard, name)
         own: dict[str, Any] = {
             "spread": spreads.of_class(name),
+            "spreads": q,
             "groups": len({e.source for e in measured}),
             "rows": len(measured),
             "unknown": _unknown(measured, {e.place: q * spread(e.place) for e in measured}),
