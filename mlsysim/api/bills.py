@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import cost, energy, units
-from mlsysim.api.arguments import pluralize
 from mlsysim.catalog import Device, Machines, Node
 from mlsysim.catalog.machines import nodes_with
 from mlsysim.catalog.prices import OFFERS
@@ -109,7 +108,8 @@ class Bill:
             month = f", {units.rounded(self.cost_rate * units.month)} USD a month"
             total = f"{units.rounded(self.cost_rate * time)} USD in all, {hour}" if time is not None else hour + month
             per = "" if self.cost_per_token is None else f", {self.cost_per_token * _MILLION:,.3g} USD per million {of}"
-            money = f"cost: {total}{per}, at {units.rounded(self.rent.rate * units.hour)} USD/h a device ({self.rent.kind}{self._others()})"
+            each = f"{units.rounded(self.rent.rate * units.hour)} USD/h a device"
+            money = f"cost: {total}{per} ({each}, {self.rent.kind}{self._on_demand()})"
         if self.power is not None:
             total = f"{self.power * time / units.MWh:.3g} MWh in all, " if time is not None else ""
             per = (
@@ -117,21 +117,15 @@ class Bill:
                 if self.energy_per_token is None
                 else f", {self.energy_per_token * _MILLION / units.kWh:.3g} kWh per million {of}"
             )
-            power = f"energy: at most {total}{units.format(self.power, 'W', 3)}{per} (thermal design power, PUE {self.pue:g}, no hosts)"
+            power = f"energy: at most {total}{units.format(self.power, 'W', 3)}{per} (TDP, PUE {self.pue:g}, no hosts)"
         return [money, *self._node_lines(), power]
 
-    def _others(self) -> str:
-        """What other sellers ask for the same kind of price; of another kind what it costs on demand, if anybody says."""
-        if self.rent is None or self.rent.price is None:
+    def _on_demand(self) -> str:
+        """Of a price of another kind, what it costs on demand, if anybody says."""
+        if self.rent is None or self.rent.price is None or self.rent.price.offer == OFFERS[0]:
             return ""
-        mine = self.rent.price.offer
-        same = sorted(p.value * units.hour for p in self.rent.others if p.offer == mine)
         asked = [p.value * units.hour for p in self.rent.others if p.offer == OFFERS[0]]
-        if mine != OFFERS[0]:
-            return f"; {OFFERS[0]} {units.rounded(asked[-1])}" if asked else f"; no price {OFFERS[0]} is known"
-        if not same:
-            return ""
-        return f"; others {units.rounded(same[0])}" + (f" to {units.rounded(same[-1])}" if len(same) > 1 else "")
+        return f"; {OFFERS[0]} {units.rounded(asked[-1])}" if asked else f"; no price {OFFERS[0]} is known"
 
     def _node_lines(self) -> list[str]:
         """How many whole nodes hold the devices, what idles in them, and what they cost together."""
@@ -139,10 +133,8 @@ class Bill:
         if whole is None or (not whole.idle and not whole.named):
             return []
         rate = self._rate(whole.devices)
-        cost_of = "" if rate is None else f": {units.rounded(rate * units.month)} USD a month"
-        billed = " (billed above)" if whole.named else " where only whole nodes are let"
-        idle = f", {whole.idle} of {whole.devices} devices idle" if whole.idle else ", no device idles"
-        return [f"nodes: {pluralize(whole.count, 'x')} {whole.node.name}{idle}{cost_of}{billed}"]
+        cost_of = "" if rate is None or whole.named else f": whole {units.rounded(rate * units.month)} USD a month"
+        return [f"nodes: {whole.count:,} x {whole.node.name}, {whole.idle} of {whole.devices} devices idle{cost_of}"]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""

@@ -33,25 +33,20 @@ def failure_line(s: "Served") -> str:
     """What is left when a replica is away, in a sentence, and the price of one to spare."""
     load: Any = s.load
     each, q = s.deployment.devices, s.question
-    what = "a device" if each == 1 else f"one of its {each} devices"
     if load.replicas == 1:
         then = "nothing is served"
     else:
         left = without_one(s)
         full = float(load.rate) / ((load.replicas - 1) * float(load.replica.capacity))
+        then = f"the others at {full:.0%} of capacity"
         if left is None:
-            then = f"the others would be at {full:.0%} of capacity, and the queue grows"
-        elif q.slo is None:
-            then = f"the others are at {full:.0%} of capacity"
-        else:
-            then = (
-                f"the others are at {full:.0%} of capacity, and {share_met(left):.1%} of the requests meet the targets"
-            )
+            then += ", the queue grows"
+        elif q.slo is not None:
+            then += f", {share_met(left):.0%} of requests within the targets"
     bill = spare_bill(s)
     money = "" if bill.cost_per_month is None else f", {units.rounded(bill.cost_per_month)} USD a month"
-    return (
-        f"one failure ({what} stops a replica): {then}; with a spare (N+1) {pluralize(bill.devices, 'device')}{money}"
-    )
+    what = "" if each == 1 else f" (of {each} devices)"
+    return f"one failure{what}: {then}; N+1: {pluralize(bill.devices, 'device')}{money}"
 
 
 def mean_line(s: "Served") -> str:
@@ -63,11 +58,10 @@ def mean_line(s: "Served") -> str:
     stay = (
         ""
         if bill.cost_per_token is None
-        else f"{bill.cost_per_token / share * 1e6:,.3g} USD per million tokens if all stay"
+        else f"; all stay: {bill.cost_per_token / share * 1e6:,.3g} USD per million tokens"
     )
     cost, power = low.bill.cost_per_month, low.bill.power
     parts = [pluralize(low.devices, "device")]
     parts += [] if cost is None else [f"{units.rounded(cost)} USD a month"]
     parts += [] if power is None else [f"at most {units.format(power, 'W', 3)}"]
-    back = f"{', '.join(parts)} if the others are given back and switched off"
-    return f"mean load, {q.mean_rate:.4g} requests/s: {'; '.join(filter(None, (back, stay)))}"
+    return f"mean load, {q.mean_rate:.4g} requests/s: {', '.join(parts)} if the others go{stay}"

@@ -160,7 +160,7 @@ def add(commands: Commands) -> None:
         "one token: offered_per_s (null when all come at once), capacity_per_s, wait_growth (s per s), running, step_time_s; model, device, layout (replicas, tp, ep), total_devices, seeds, fits, reason, "
         "memory (what each device of a server holds, as memory --serve prints it), "
         "fleet with an option of one (pools, tokens asked, found and loaded, bytes moved, tokens drafted and accepted, swaps, server_seconds, "
-        "scaling), would_fit, slo_met (null of a run that is not steady), within_slo (share of the requests), goodput_per_s, bill (dated price, cost, power, energy), assumed. With "
+        "scaling), would_fit, slo_met (null of a run that is not steady), within_slo (share of the requests), goodput_per_s, bill (dated price, cost, power, energy), nearest_measurement (as of serve), assumed. With "
         "several runs no requests, the summary is the mean over the runs, and runs has the numbers of each.",
     )
     add_options(p, simulate, leave=("slo", "store", "client", "parts"))

@@ -3,6 +3,7 @@
 import argparse
 import statistics
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from mlsysim.cli.arguments import Commands, print_json, shown_share
@@ -58,8 +59,8 @@ def _print_report(file: "CaseFile", report: "Report", left_out: bool) -> None:
         print(line)
     if s.unknown:
         print(f"of {shown_share(s.unknown)} of the rows we do not know: the range is too wide, and holds nothing")
-    if rule := rules.score_rule(file, report):
-        print(rule.line())
+    if line := rules.rule_score(report.case_class, rules.score_rule(file, report)).line():
+        print(line)
     for reason, n in Counter(r.reason for r in report.rows if not r.supported).most_common(5):
         print(f"unsupported: {n} rows: {reason}")
 
@@ -90,6 +91,7 @@ def _list(args: argparse.Namespace) -> None:
 def _validate(args: argparse.Namespace) -> None:
     from mlsysim.cli import published  # keeps the other commands fast
     from mlsysim.evidence import cases, rows, scoring
+    from mlsysim.evidence.scoring import rules
 
     if args.list:
         _list(args)
@@ -107,7 +109,9 @@ def _validate(args: argparse.Namespace) -> None:
         return
     reports = [(f, scoring.score(f, args.mode, args.leave_one_group_out)) for f in files]
     if args.json:
-        found = [report.to_dict() for _, report in reports]
+        found = [
+            r.to_dict() | {"rule": asdict(rules.rule_score(r.case_class, rules.score_rule(f, r)))} for f, r in reports
+        ]
         print_json(found[0] if len(found) == 1 else {"classes": found})
         return
     for i, (file, report) in enumerate(reports):

@@ -94,15 +94,13 @@ def rents_of(devices: Sequence[Device], price: "str | Price | None" = None) -> t
     if offer is None:
         return None
     lists = [catalog.prices_of(d, "rental", offer) for d in devices]
-    common = set.intersection(*({(p.seller, p.term) for p in found} for found in lists))
-    picked = [[p for p in found if (p.seller, p.term) in common] or found for found in lists]
-    best = max(common, key=lambda c: min(_latest(found, c) for found in picked), default=None)
-    chosen = [[p for p in found if best in (None, (p.seller, p.term))][-1] for found in picked]
-    return tuple(Rent(p.value, f"{p.name}, {p.date}", price=p) for p in chosen)
-
-
-def _latest(found: Sequence[Price], of: tuple[str, str]) -> str:
-    return max(p.date for p in found if (p.seller, p.term) == of)
+    for alike in (lambda p: (p.term, p.seller), lambda p: (p.term,)):  # of one term, and of one seller if it can be
+        common = set.intersection(*(set(map(alike, found)) for found in lists))
+        newest = {c: [[p for p in found if alike(p) == c][-1] for found in lists] for c in common}
+        if newest:
+            chosen = newest[max(common, key=lambda c: (min(p.date for p in newest[c]), c))]
+            return tuple(Rent(p.value, f"{p.name}, {p.date}", price=p) for p in chosen)
+    return None
 
 
 def _sold(device: Device, offer: str) -> bool:

@@ -195,23 +195,25 @@ class Nearest(Result):
         """
         p = self.point
         (a, b), (c, d) = self.lengths, (p.input_len, p.output_len)
+        same = p.device == self.device.name
         said = [
-            p.model if p.model == self.model else f"{p.model} (not {self.model})",
-            "on " + (p.device if p.device == self.device.name else f"{p.device} (not {self.device.name})"),
+            "" if p.model == self.model else f"{p.model} (not {self.model})",
+            ""
+            if same and p.model == self.model
+            else "on " + (p.device if same else f"{p.device} (not {self.device.name})"),
             p.server,
             p.precision if p.precision == self.precision else f"{p.precision} (here {self.precision})",
             f"{c:g} + {d:g} tokens" + ("" if (a, b) == (c, d) else f" (here {a:g} + {b:g})"),
             f"TP{p.tp}" if p.tp > 1 else "",
             f"{p.concurrency / p.tp:.3g} in flight a device (here {self.each:.3g})",
         ]
-        name = "nearest measurement" if self.near else "no measurement near; the nearest"
+        name = "nearest measurement" + ("" if self.near else ", which is not near")
         try:
             rate = p.predicted() if ours is None else ours
             we = f"we say {units.rounded(rate)} ({units.percent(rate / p.device_rate - 1.0, 0)})"
         except InputError:
             we = "we say that it does not fit"
-        at = "" if p.itl is None else f" at {units.format(p.itl, 's', 3)} a token"
-        return f"{name}: {', '.join(filter(None, said))}: {units.rounded(p.device_rate)} tokens/s a device{at}; {we}"
+        return f"{name}: {', '.join(filter(None, said))}: {units.rounded(p.device_rate)} tokens/s a device, {we}"
 
     def to_dict(self) -> dict[str, Any]:
         """The point with what we predict there, and whether it is near."""

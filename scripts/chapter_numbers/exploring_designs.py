@@ -252,7 +252,6 @@ def numbers() -> dict[str, Any]:
         "range": {
             **_ends(q),
             "here": {**_ends(here), "sources": str(here.near)},
-            "inference": _ends(classes["inference"]),
             "sources": str(q.groups),
             "rows": str(q.rows),
             "held": _share(q.coverage, 0),

@@ -40,6 +40,15 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 DATA_SHEET = README.parent / "mlsysim" / "evidence" / "rows" / "README.md"
 
 
+# Kernels and collectives first: what stands above takes them as they are, and a first token the steps it waits for.
+STAGES = (
+    ("collective", "gemm", "attention", "memory", "scalar"),
+    ("inference", "training_step"),
+    ("serving_tpot",),
+    ("serving_ttft",),
+)
+
+
 def _fitted(job: tuple[str, datetime.date]) -> str:
     """Fit a class and write its constants."""
     name, date = job
@@ -120,11 +129,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with ProcessPoolExecutor(1, mp_context=fresh) as pool:
             pool.submit(_kernels).result()
+        for stage in STAGES:
+            with ProcessPoolExecutor(args.jobs, mp_context=fresh) as pool:
+                for line in pool.map(_fitted, [(name, date) for name in stage if name in args.only]):
+                    print(line, flush=True)
         with ProcessPoolExecutor(args.jobs, mp_context=fresh) as pool:
-            for line in pool.map(_fitted, [(name, date) for name in args.only]):
-                print(line, flush=True)
-        with ProcessPoolExecutor(args.jobs, mp_context=fresh) as pool:
-            found = [pickle.loads(text) for text in pool.map(_scored, [(name, date) for name in CLASSES])]
+            jobs = [(name, date) for stage in reversed(STAGES) for name in stage]  # the longest first
+            found = [pickle.loads(text) for text in pool.map(_scored, jobs)]
         lefts = {name: Left(name, *rest) for name, *rest in found}
         found_ranges = entries(lefts, date, foretold({name: cases(name) for name in CLASSES}))
         fit_intervals.write_starts(date)

@@ -66,7 +66,7 @@ def test_serve_and_simulate_agree_or_the_answer_says_why(seed: int) -> None:
 @pytest.mark.slow
 @independent
 @pytest.mark.parametrize(
-    ("device", "more"), [("H200", {}), ("B200", {"shared_len": 4000}), ("H200", {"routing": "random"})]
+    ("device", "more"), [("H200", {}), ("B200", {"shared_len": 4000})]
 )
 def test_one_replica_of_many_is_played_for_all(device: str, more: dict[str, Any]) -> None:
     """The whole fleet, played with its router, has the latencies of the one replica that confirms the answer."""

@@ -83,7 +83,11 @@ def test_nearest_is_by_model_then_device_then_format_then_lengths_and_load() -> 
         assert found.near == (i in (0, 2))  # the one of other lengths is not near, one of another format is
     assert nearest_point(*asked, points=[]) is None
     words = nearest_point(*asked, points=[other])
-    assert words is not None and "no measurement near; the nearest: Llama-3.1-70B (not Llama-3.1-8B)" in words.words()
+    assert (
+        words is not None
+        and "nearest measurement, which is not near: Llama-3.1-70B (not Llama-3.1-8B), on H100-SXM5-80GB, "
+        in words.words()
+    )
 
 
 @independent
@@ -117,7 +121,7 @@ def test_a_front_prints_the_range_at_the_target_and_the_nearest_point() -> None:
     text = said(found)
     low, high = best.device_range
     assert f"at the target 80% range of past errors: {low:.4g} to {high:.4g} tokens/s a device" in text
-    assert "nearest measurement: gpt-oss-120B, on B200-SXM-180GB" in text
+    assert "nearest measurement: TensorRT-LLM" in text
     free = frontier("gpt-oss-120B", "B200", input_len=6000, output_len=700, modes=["aggregated"])
     assert "last point 80% range" in said(free)
 

@@ -435,3 +435,15 @@ def test_a_checkpoint_is_sized_as_the_door_serves_it(model: str, says: str) -> N
     exec(found["code"].replace("print(answer)", ""), space)
     own = {row["name"]: row["value"] for row in found["rows"]}
     assert own["weights"] == space["answer"].deployment.weight_memory
+
+
+def test_a_prefix_counts_on_the_page_as_in_the_function() -> None:
+    form = {"model": "gpt-oss-120B", "device": "B200", "rate": "40", "input_len": "6000", "output_len": "700", "itl": "30 ms"}
+    for more, given in (
+        ({"shared_len": "4000"}, {"shared_len": 4000.0}),
+        ({"cached_len": "4000", "hit_rate": "50 %", "length_variation": "0"}, {"cached_len": 4000, "hit_rate": 0.5, "length_variation": 0.0}),
+    ):  # fmt: skip
+        found = answers.sized(form | more).result
+        asked = {"rate": 40, "input_len": 6000, "output_len": 700, "slo": mlsysim.SLO(itl=0.03)}
+        assert found.question == mlsysim.serve("gpt-oss-120B", "B200", **asked, **given).question
+    assert "shared_len" in sizing.size(form | {"shared_len": "6000"})["error"]

@@ -287,7 +287,8 @@ def test_a_rule_takes_its_share_from_other_sources_of_the_same_generation() -> N
     assert found.simple.groups["A"].mape == pytest.approx(0.8 / 0.5 - 1)
     assert found.simple.groups["B"].mape == pytest.approx(1 - 0.5 / 0.8)
     assert _beside("scalar", rows[0]) is None and _beside("scalar", rows[2]) is None
-    assert "one share of the design power; median of the other sources" in found.line()
+    assert "one share of the design power; median of the other sources" in rules.rule_score("scalar", found).line()
+    assert rules.rule_score("scalar", None).line() == ""
 
 
 @pytest.mark.independent

@@ -394,6 +394,13 @@ def test_sets_are_left_out_whole_and_a_source_is_in_none_of_the_others(monkeypat
     seen.clear()
     leaving.by_set(CaseFile("x", kind, cases[:2]))
     assert seen == ["1", "0"]
+    seen.clear()  # three of four sources are of one set: each is left out alone, the fourth with its set
+    most = tuple(
+        dataclasses.replace(c, id=str(i), group=g, set=o)
+        for i, (c, g, o) in enumerate(zip(cases, "ABCD", ("second",) * 3 + ("third",)))
+    )
+    leaving.by_set(CaseFile("x", kind, most))
+    assert seen == ["123", "023", "013", "012"]
 
 
 @pytest.mark.independent

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from mlsysim.evidence.predictors import memory as rows
+from mlsysim.evidence.predictors.base import Unsupported
 
 SERVING = {
     "params": 6_662_258_688,
@@ -45,6 +46,10 @@ def test_a_serving_process_by_hand() -> None:
     buffers = 2 * 4 * 128 * (15 * 4096 + 32 * 128)
     runtime = 2.07 * 2**30  # with collectives, as a start-up log prints it
     assert predict("inference_total", SERVING) == pytest.approx(weights + cache + buffers + runtime)
+    for counted in ("allocated", "reserved"):  # an allocator does not know what the driver holds
+        assert predict("inference_total", SERVING | {"counted": counted}) == pytest.approx(weights + cache + buffers)
+    with pytest.raises(Unsupported, match="counted = 'free' is not one of in_use"):
+        predict("inference_total", SERVING | {"counted": "free"})
     given = {"params": 1e9, "weight_bytes": 2e9, "input_len": 64}
     assert predict("inference_total", given) == 3e9
     assert predict("inference_total", given, {"serving process": {"on_device": 5e8}}) == 2.5e9

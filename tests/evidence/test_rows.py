@@ -132,6 +132,17 @@ def test_the_data_sheet_counts_the_rows() -> None:
 
 
 @independent
+def test_every_class_is_fitted_after_those_that_it_reads() -> None:
+    """A training step and a server ask the collectives, a first token the steps."""
+    order = [name for stage in fit_all.STAGES for name in stage]
+    assert sorted(order) == sorted(CLASSES)
+    for first, then in (("collective", "training_step"), ("collective", "inference"), ("inference", "serving_tpot")):
+        assert order.index(first) < order.index(then)
+    (tpot,) = (i for i, stage in enumerate(fit_all.STAGES) if "serving_tpot" in stage)
+    assert "serving_ttft" in fit_all.STAGES[tpot + 1]
+
+
+@independent
 def test_the_command_lists_and_scores_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["validate", "--list"]) == 0
     assert re.search(r"gemm +153 ", capsys.readouterr().out)

@@ -441,7 +441,11 @@ def test_two_nodes_of_no_name_are_taken_for_the_fabric_of_the_published_rows() -
         2 * (7 * 0.6e-6 + 20e-6), rel=1e-2
     )
     told = seconds("collective", row | {"device": "A100", "inter_node_bandwidth": 6.25e9}, call)
-    assert told == pytest.approx((4 * 23 + 26 * 3.4) * 1e-6, rel=1e-2), "only AWS's nodes have so little: whole chunks"
+    assert told == pytest.approx((4 * 14 + 26 * 3.4) * 1e-6, rel=1e-2), "only AWS's nodes have so little: whole chunks"
+    export = seconds("collective", row | {"device": "H20"}, call | {"unnamed network": {"efa": 1.0}})
+    assert export == pytest.approx(plain, rel=1e-9), "AWS rents no H20"
+    alone = {"device": "DGX-Spark-GB10", "n_ranks": 2.0, "ranks_per_node": 1.0, "intra_node_bandwidth": None}
+    assert seconds("collective", row | alone, call) == pytest.approx(2 * 5e-6, rel=1e-2), "a cable, and no link inside"
     slots = {"device": "L40S", "n_ranks": 2.0, "ranks_per_node": 2.0, "intra_node_bandwidth": 32e9}
     assert seconds("collective", row | slots, call) == pytest.approx(2 * 1.0e-6, rel=0.1)
     latency = seconds("collective", row | {"latency_s": 7e-6}, call)
@@ -651,7 +655,8 @@ def test_the_class_can_be_named(tmp_path: Path) -> None:
 def test_the_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["validate", "--cases", str(SMALL), "--class", "gemm", "--mode", "datasheet", "--json"]) == 0
     out = json.loads(capsys.readouterr().out)
-    assert set(out) == {"class", "mode", "rows", "summary"}
+    assert set(out) == {"class", "mode", "rows", "rule", "summary"}
+    assert set(out["rule"]) == {"text", "share", "rows", "error", "ours"} and out["rule"]["rows"] == len(out["rows"])
     assert (out["class"], out["mode"]) == ("gemm", "datasheet")
     keys = {
         "id",
@@ -675,9 +680,12 @@ def test_the_json_has_the_documented_keys(capsys: pytest.CaptureFixture[str]) ->
         "within_tolerance_mean_over_groups",
         "groups",
         "coverage",
+        "unknown",
         "median_width",
     }
-    assert all(set(g) == {"n", "mape", "bias", "within", "inside"} for g in out["summary"]["groups"].values())
+    assert all(
+        set(g) == {"n", "mape", "bias", "within", "inside", "unknown"} for g in out["summary"]["groups"].values()
+    )
     for r in out["rows"]:
         assert r["error"] == pytest.approx(r["predicted"] / r["measured"] - 1)
 

@@ -22,7 +22,10 @@ from mlsysim.errors import MlsysimError
 from mlsysim.results import Explanation, format_value, plain
 
 MILLION = 1e6
-_SERVE = ("rate", "input_len", "output_len", "tp", "pp", "ep", "precision", "weights", "kv", "price", "pue")
+_SERVE = (
+    *("rate", "input_len", "output_len", "tp", "pp", "ep", "precision", "weights", "kv", "price", "pue", "experts"),
+    *("shared_len", "cached_len", "hit_rate", "length_variation", "traffic", "turns", "added_len", "pause"),
+)
 _FITS = (
     "tp",
     "pp",
@@ -65,7 +68,7 @@ class Sized:
     rows: list[Row] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     folds: dict[str, str] = field(default_factory=dict)  # HTML by title
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)  # of the result, where it is not its own to_dict()
 
 
 def _quantity(name: str, label: str, value: Any, unit: str, more: str = "") -> Row:
@@ -456,7 +459,6 @@ _DO: Mapping[str, Callable[[Job], Sized]] = {"serve": _serve, "fits": _fits, "tr
 def sized(form: Mapping[str, str]) -> Sized:
     """The answer with the result that it was taken from; errors as the library raises them."""
     found = _DO[(asked := job(form)).task](asked)
-    found.data = found.data or found.result.to_dict()
     found.lines = [*asked.notes, *found.lines]
     return found
 
@@ -466,6 +468,8 @@ def more(form: Mapping[str, str]) -> dict[str, Any]:
     try:
         s = sized(form)
         lines = merge_targets(s.result.sensitivities) if getattr(s.result, "answered", False) else []
+        if (played := getattr(s.result, "simulated", None)) is not None:
+            lines = [played.text, *lines]
     except (MlsysimError, ValueError, OverflowError, ZeroDivisionError, RecursionError) as error:
         return {"error": str(error), "html": ""}
     return {"html": _listed(lines) or "<p>Nothing that this page asks.</p>"}

@@ -85,7 +85,7 @@ def _json(s: Sized) -> str:
             row.name: {"value": row.value, "unit": row.unit, "text": row.text} for row in (s.fits, s.speed, s.cost)
         },
         "rows": {row.name: {"label": row.label, "value": row.value, "unit": row.unit} for row in s.rows},
-        "result": s.data,
+        "result": s.data or s.result.to_dict(),
     }
     return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 

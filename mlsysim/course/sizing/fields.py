@@ -12,6 +12,7 @@ from mlsysim.catalog import Machines, Model
 from mlsysim.catalog.hf.config import MAX_CONFIG_BYTES, parse_json
 from mlsysim.declared import parameters
 from mlsysim.errors import InputError, MlsysimError
+from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.serving import KV_FORMATS, as_published, checkpoint, server_memory
 from mlsysim.parallelism import SHARDINGS, Plan
 from mlsysim.results import Result
@@ -39,6 +40,7 @@ class Field(Result):
     unit: str = "1"
     choices: tuple[str, ...] = ()
     fold: bool = False  # whether a page shows it only when asked
+    zero: bool = False  # whether nothing is a value
 
 
 def _declared(
@@ -50,7 +52,7 @@ def _declared(
     sort = "choice" if p.choices else "number" if plain else "quantity"
     kind = {"number": "share" if p.range in ("(0, 1)", "(0, 1]") else sort}.get(p.kind, sort if p.choices else p.kind)
     known = {"kind": kind, "example": example, "unit": p.unit or "1", "choices": p.choices}
-    return Field(name=name, label=p.label, tasks=tasks, fold=fold, **known | by_hand)
+    return Field(name=name, label=p.label, tasks=tasks, fold=fold, zero=p.range.startswith("[0"), **known | by_hand)
 
 
 _PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "int8")
@@ -83,6 +85,14 @@ FIELDS: Mapping[str, Field] = {
         _declared("precision", serve, ("serve", "train"), kind="choice", choices=_PRECISIONS),
         _declared("weights", server_memory, _BOTH),
         _declared("kv", server_memory, _BOTH, kind="choice", choices=tuple(KV_FORMATS)),
+        _declared("experts", serve, ("serve",)),
+        *(
+            _declared(n, serve, ("serve",), x)
+            for n, x in (
+                *(("shared_len", "4000"), ("cached_len", "4000"), ("hit_rate", "80 %"), ("length_variation", "0.5")),
+                *(("traffic", ""), ("turns", "4"), ("added_len", "200"), ("pause", "20 s")),
+            )
+        ),
         _declared("gpu_memory_utilization", server_memory, ("fits",), "0.9"),
         _declared("price", serve, _ALL, "2.50 USD/h", kind="quantity", unit="USD/s"),
         _declared("pue", serve, _ALL, "1.2"),
@@ -145,7 +155,7 @@ def _value(f: Field, text: str) -> Any:
     except (ValueError, OverflowError):
         what = "a number" if f.kind in ("number", "share") else "a number with its unit"
         raise FieldError(f.name, f"{said} must be {what} above zero, for example {f.example}") from None
-    if not 0 < value < 1e18:
+    if not (0 < value < 1e18 or (f.zero and value == 0)):
         raise FieldError(f.name, f"{said} must be a number above zero, for example {f.example or 1}")
     return text if f.unit == "USD/s" else value
 
@@ -207,7 +217,8 @@ def job(form: Mapping[str, str]) -> Job:
     model, config, stored = _model(texts)
     notes: tuple[str, ...] = ()
     if stored and "weights" not in given and task != "train":
-        notes = (f"The checkpoint stores its matrices as {stored}.",)
+        parts = "experts" if experts_alone(stored, model.is_moe) else "matrices"
+        notes = (f"The checkpoint stores its {parts} as {stored}.",)
         given["weights"] = stored
     place, machines = _place(texts, given, task)
     if "tokens" in given:

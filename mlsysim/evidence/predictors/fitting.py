@@ -23,6 +23,15 @@ def stacked(parts: Sequence[Any]) -> Any:
     return replace(parts[0], **{f.name: column([getattr(p, f.name) for p in parts]) for f in fields(parts[0])})
 
 
+def picked(every: Any, which: Any) -> Any:
+    """Some of the rows of what :func:`stacked` made, in an order, with repetition; a text stays."""
+
+    def column(v: Any) -> Any:
+        return picked(v, which) if is_dataclass(v) else v if isinstance(v, str) else v[which]
+
+    return replace(every, **{f.name: column(getattr(every, f.name)) for f in fields(every)})
+
+
 def nested(names: Sequence[tuple[str, str]], values: Sequence[float]) -> dict[str, dict[str, float]]:
     """Fitted values by group and name.
 

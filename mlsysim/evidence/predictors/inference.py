@@ -14,8 +14,17 @@ from typing import Any
 from mlsysim import inference
 from mlsysim.catalog import Model
 from mlsysim.efficiencies import CALIBRATED, DATASHEET, MIDDLE, Server, launched_as, lineage
-from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
-from mlsysim.evidence.predictors.fitting import gauss_newton, nested, stacked
+from mlsysim.evidence.predictors.base import (
+    Constants,
+    Prediction,
+    Predictor,
+    Row,
+    Sample,
+    Unsupported,
+    element_bytes,
+    made_once,
+)
+from mlsysim.evidence.predictors.fitting import gauss_newton, nested, picked, stacked
 from mlsysim.evidence.predictors.shapes import model_of
 from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import from_constants, shares_memory, vector_rate
@@ -179,6 +188,13 @@ def _case(row: Row, server: Server, word: str) -> _Case:
     )
 
 
+def _kind(case: _Case) -> tuple[Any, ...]:
+    """All that :func:`_efficiencies` reads of a case."""
+    m = case.machine
+    rates = (m.peak_flops, m.half_peak_flops, m.memory_bandwidth, case.vector_flops)
+    return *rates, tuple(case.line), case.server, case.shared_memory, case.sharded
+
+
 def _efficiencies(case: _Case, constants: Constants) -> Efficiencies:
     m = case.machine
     return from_constants(
@@ -215,7 +231,7 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """Fit the constants; every group has one vote; needs NumPy."""
     import numpy as np
 
-    ways = [_cases(Row(inputs)) for inputs, _, _ in rows]
+    ways = [made_once(_cases, inputs) for inputs, _, _ in rows]
     cases = [case for each in ways for case in each]
     of: Any = np.repeat(np.arange(len(rows)), [len(each) for each in ways])  # the row of each case
     measured = np.array([m for _, m, _ in rows])
@@ -226,10 +242,13 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     }
     parts = {n: stacked([getattr(c, n) for c in cases]) for n in ("work", "split", "machine")}
     every = dataclasses.replace(cases[0], **plain, **parts)
+    alike: dict[Any, int] = {}  # cases whose efficiencies are the same
+    which = np.array([alike.setdefault(_kind(c), len(alike)) for c in cases])
+    kinds = [cases[int(np.argmax(which == i))] for i in range(len(alike))]
 
     def log_errors(values: Any) -> Any:
         constants = nested(list(ranges), values)
-        eff = stacked([_efficiencies(c, constants) for c in cases])
+        eff = picked(stacked([_efficiencies(c, constants) for c in kinds]), which)
         return np.bincount(of, np.log(_time(every, eff))) / np.bincount(of) - np.log(measured)
 
     return nested(list(ranges), gauss_newton(list(ranges.values()), log_errors, [g for _, _, g in rows]))

@@ -17,6 +17,8 @@ from mlsysim.evidence.predictors.shapes import model_of
 
 _PRINTED_GB = 1e9 / 2**30  # what is printed as GB was 2^30 bytes, and the row counts 1e9 for it
 _ON_DEVICE = 1e9  # bytes that a process on a phone holds beside its weights, before any row is seen
+# What a printed size covers: all that a device has in use, or what an allocator knows of, which is not the driver's.
+_COUNTED = ("in_use", "reserved", "allocated")
 _SHARDINGS = {
     None: "none",
     "none": "none",
@@ -163,8 +165,13 @@ def _inference_total(row: Row, constants: Constants) -> float:
         cache = memory.kv_cache(layers, batch, tokens, row.number("kv_heads"), row.number("head_dim"), size)
     hidden = row.number("hidden")
     heads = row.optional("heads", hidden / row.number_or("head_dim", 128.0))
-    runtime = memory.release().runtime_parallel
-    row.assume("runtime", runtime, "driver and collectives, as a server's start-up log prints them")
+    counted = row.or_assume("counted", "in_use", "all that the device has in use")
+    if counted not in _COUNTED:
+        raise Unsupported(f"counted = {str(counted)[:40]!r} is not one of {', '.join(_COUNTED)}")
+    runtime = 0.0
+    if counted == "in_use":
+        runtime = memory.release().runtime_parallel
+        row.assume("runtime", runtime, "driver and collectives, as a server's start-up log prints them")
     return float(weights + cache + memory.static_workspace(batch, prompt, hidden, heads) + runtime)
 
 

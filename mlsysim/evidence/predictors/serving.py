@@ -17,8 +17,17 @@ from mlsysim import catalog, memory
 from mlsysim.catalog import Device, Model
 from mlsysim.efficiencies import MIDDLE, Server, known_server, lineage, server_of, shipped
 from mlsysim.errors import UnknownNameError
-from mlsysim.evidence.predictors.base import Constants, Prediction, Predictor, Row, Sample, Unsupported, element_bytes
-from mlsysim.evidence.predictors.fitting import gauss_newton, nested, stacked
+from mlsysim.evidence.predictors.base import (
+    Constants,
+    Prediction,
+    Predictor,
+    Row,
+    Sample,
+    Unsupported,
+    element_bytes,
+    made_once,
+)
+from mlsysim.evidence.predictors.fitting import gauss_newton, nested, picked, stacked
 from mlsysim.inference import Efficiencies, Machine, Split, Work, work_of
 from mlsysim.inference.shares import efficiencies_of, half_peak
 from mlsysim.memory.quantised import experts_alone
@@ -413,12 +422,6 @@ def predict_ttft(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
     return Prediction(float(_predicted(row, steps, constants).ttft), assumptions=tuple(row.assumptions))
 
 
-def _at(every: Any, which: Any) -> Any:
-    """Some of the rows of what ``fitting.stacked`` made, in an order, with repetition."""
-    fields = {f.name: getattr(every, f.name) for f in dataclasses.fields(every)}
-    return type(every)(**{n: _at(v, which) if dataclasses.is_dataclass(v) else v[which] for n, v in fields.items()})
-
-
 def _kind(case: _Case) -> tuple[Any, ...]:
     """All that :func:`_fitted` reads of a case."""
     return case.captured, case.blocks, case.apart, case.fused, case.experts, case.work.moe, case.work.layers
@@ -430,7 +433,7 @@ def _fit(
     """Fit constants; every group of at least as many rows as ``_FEW`` says has one vote; needs NumPy."""
     import numpy as np
 
-    cases = [_case(Row(inputs)) for inputs, _, _ in rows]
+    cases = [made_once(_case, inputs) for inputs, _, _ in rows]
     measured = np.array([m for _, m, _ in rows])
     every = stacked(cases)
     alike: dict[Any, int] = {}  # rows whose fitted numbers are the same
@@ -441,7 +444,7 @@ def _fit(
         constants = nested(list(ranges), values)
         steps = constants if what == "tpot" else shipped("serving_tpot")
         first = constants if what == "ttft" else {}
-        fitted = _at(stacked([_fitted(c, steps, first) for c in kinds]), which)
+        fitted = picked(stacked([_fitted(c, steps, first) for c in kinds]), which)
         return np.log(getattr(_loop(every, fitted), what) / measured)
 
     groups = [g for _, _, g in rows]

@@ -80,16 +80,20 @@ def on_new_ground(file: CaseFile) -> dict[str, Report]:
 
 
 def by_set(file: CaseFile) -> Report:
-    """Every row predicted by constants that saw neither its source nor any other source of its set; of one set alone, its source."""
+    """Every row predicted by constants that saw neither its source nor any other source of its set.
+
+    Of a set that holds more than two thirds of the sources only the row's source is left out: what would remain of the rest is not
+    what anybody's constants are fitted to.
+    """
     name, cases = file.case_class.name, file.cases
-    sets = {c.set for c in cases}
+    whole = {c.group for c in cases}
+    large = {s for s in {c.set for c in cases} if len({c.group for c in cases if c.set == s}) > len(whole) * 2 / 3}
     away: dict[str, list[Case]] = {}
     for c in cases:
-        away.setdefault(c.set if len(sets) > 1 else c.group, []).append(c)
+        away.setdefault(c.group if c.set in large else f"set {c.set}", []).append(c)
     rows: dict[str, ScoredRow] = {}
     for own in away.values():
-        gone = {c.id for c in own}
-        sources = {c.group for c in own}
+        gone, sources = {c.id for c in own}, {c.group for c in own}
         constants = fit(name, [c for c in cases if c.id not in gone and c.group not in sources])
         rows |= {r.id: r for r in score_with(replace(file, cases=tuple(own)), constants).rows}
     ordered = [rows[c.id] for c in cases]

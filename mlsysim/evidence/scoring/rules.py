@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlsysim import catalog, collectives, flops, memory, units
 from mlsysim.catalog import Device
@@ -28,6 +28,7 @@ from mlsysim.results import Result
 Inputs = Mapping[str, Any]
 _BYTES, _PROMPTS = 0.7, 0.4  # of the bandwidth, and of the peak
 _STEP, _FIRST = 6e-3, 0.1  # s of a step and of a first token beside the kernels
+_DIGITS = 6
 _STATE, _WRITTEN = 16.0, 14.0  # bytes of a parameter in training and in a checkpoint
 _FORMATS = {"16-bit": (2.0, "bf16"), "8-bit": (1.0, "fp8"), "4-bit": (0.5, "fp4"), "4-bit weights": (0.5, "bf16")}
 _KEPT = {"none": 34.0, "selective": 34.0, "full": 2.0}  # bytes of a layer, token and hidden feature
@@ -202,17 +203,28 @@ def says(name: str, inputs: Inputs) -> float | None:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """The simplest rule of a class beside ours, on the rows of which the rule says something, and none of its own sources' rows."""
+class RuleScore(Result):
+    """The simplest rule of a class beside ours, each without the row's source, on the rows of which the rule says something."""
 
-    rule: Rule
-    simple: Summary
-    ours: Summary
+    text: str
+    share: str  # where its share is from
+    rows: int
+    error: float | None = None  # nothing where the rule says nothing
+    ours: float | None = None
 
     def line(self) -> str:
-        """The rule, its error and ours."""
-        errors = [units.percent(s.mape_mean_over_groups, signed=False) for s in (self.simple, self.ours)]
-        return f"simplest rule: {errors[0]} where ours is {errors[1]}, on {self.simple.n} rows ({self.rule.text}; {self.rule.share})"
+        """The rule, its error and ours; nothing where it says nothing."""
+        if self.error is None or self.ours is None:
+            return ""
+        errors = [units.percent(e, signed=False) for e in (self.error, self.ours)]
+        return f"simplest rule: {errors[0]} where ours is {errors[1]}, on {self.rows} rows ({self.text}; {self.share})"
+
+
+class Beside(NamedTuple):
+    """The simplest rule of a class beside ours, on the rows of which the rule says something."""
+
+    simple: Summary
+    ours: Summary
 
 
 def score_rule(file: CaseFile, ours: Report) -> Beside | None:
@@ -238,4 +250,13 @@ def score_rule(file: CaseFile, ours: Report) -> Beside | None:
         return None
     by_id, tolerances = {r.id: r for r in ours.rows}, {c.id: c.tolerance for c in file.cases}
     kept = [tolerances[r.id] for r in rows]
-    return Beside(rule, summarise(rows, kept), summarise([by_id[r.id] for r in rows], kept))
+    return Beside(summarise(rows, kept), summarise([by_id[r.id] for r in rows], kept))
+
+
+def rule_score(name: str, found: Beside | None) -> RuleScore:
+    """Both errors of a class and what the rule is."""
+    rule = RULES[name]
+    if found is None:
+        return RuleScore(rule.text, rule.share, 0)
+    errors = [round(s.mape_mean_over_groups, _DIGITS) for s in found]
+    return RuleScore(rule.text, rule.share, found.simple.n, *errors)

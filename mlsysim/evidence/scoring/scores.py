@@ -13,23 +13,12 @@ from mlsysim.errors import unknown_name
 from mlsysim.evidence.predictors import Constants, shipped_constants
 from mlsysim.evidence.scoring import GroupScore, Summary, score, score_with
 from mlsysim.evidence.scoring.leaving import Ladder, Leaving, count_constants
-from mlsysim.evidence.scoring.rules import RULES, Beside, score_rule
+from mlsysim.evidence.scoring.rules import RuleScore, rule_score, score_rule
 from mlsysim.evidence.written import toml
 from mlsysim.results import Result
 
 _DIGITS = 6
 _FEW = 5  # rows of a group that say too little to compare on
-
-
-@dataclass(frozen=True)
-class RuleScore(Result):
-    """The simplest rule of a class beside ours, each without the row's source, on the rows of which the rule says something."""
-
-    text: str
-    share: str  # where its share is from
-    rows: int
-    error: float | None = None  # nothing where the rule says nothing
-    ours: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,21 +55,13 @@ def measure(found: Leaving, baselines: Mapping[str, float], date: datetime.date)
         fit=_mean(found.inside.summary),
         leave_one_group_out=_mean(honest),
         ladder=Ladder(*(round(error, _DIGITS) for error in found.ladder)),
-        rule=_rule(name, beside),
+        rule=rule_score(name, beside),
         worse=_worse(beside.ours, beside.simple) if beside else {},
         domains={label: _mean(report.summary) for label, report in found.domains.items()},
         switched={kind: _mean(score_with(file, some).summary) for kind, some in _stages(name, constants).items()},
         baselines={text: round(value, _DIGITS) for text, value in baselines.items()},
         groups={g: (_rounded(plain.groups[g]), _rounded(honest.groups[g])) for g in plain.groups},
     )
-
-
-def _rule(name: str, beside: Beside | None) -> RuleScore:
-    rule = RULES[name]
-    if beside is None:
-        return RuleScore(rule.text, rule.share, 0)
-    errors = [round(s.mape_mean_over_groups, _DIGITS) for s in (beside.simple, beside.ours)]
-    return RuleScore(rule.text, rule.share, beside.simple.n, *errors)
 
 
 def _worse(ours: Summary, simple: Summary) -> dict[str, tuple[int, float, float]]:
