@@ -65,9 +65,7 @@ def test_serve_and_simulate_agree_or_the_answer_says_why(seed: int) -> None:
 
 @pytest.mark.slow
 @independent
-@pytest.mark.parametrize(
-    ("device", "more"), [("H200", {}), ("B200", {"shared_len": 4000})]
-)
+@pytest.mark.parametrize(("device", "more"), [("H200", {}), ("B200", {"shared_len": 4000})])
 def test_one_replica_of_many_is_played_for_all(device: str, more: dict[str, Any]) -> None:
     """The whole fleet, played with its router, has the latencies of the one replica that confirms the answer."""
     asked = {"rate": 40, "input_len": 6000, "output_len": 300, "slo": SLO(ttft=1.0, itl=0.03, quantile=0.9)}

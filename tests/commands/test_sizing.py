@@ -438,7 +438,14 @@ def test_a_checkpoint_is_sized_as_the_door_serves_it(model: str, says: str) -> N
 
 
 def test_a_prefix_counts_on_the_page_as_in_the_function() -> None:
-    form = {"model": "gpt-oss-120B", "device": "B200", "rate": "40", "input_len": "6000", "output_len": "700", "itl": "30 ms"}
+    form = {
+        "model": "gpt-oss-120B",
+        "device": "B200",
+        "rate": "40",
+        "input_len": "6000",
+        "output_len": "700",
+        "itl": "30 ms",
+    }
     for more, given in (
         ({"shared_len": "4000"}, {"shared_len": 4000.0}),
         ({"cached_len": "4000", "hit_rate": "50 %", "length_variation": "0"}, {"cached_len": 4000, "hit_rate": 0.5, "length_variation": 0.0}),
