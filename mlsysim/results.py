@@ -515,7 +515,7 @@ class Explanation:
                 lines.append(f"  {name:<34} {value:>13} = {numbers}{source}")
         else:
             for name, value, numbers, label, binds in rows:
-                lines.append(f"  {name:<20} {value:>16}  {binds:<7} = {numbers}  [@{label}]")
+                lines.append(f"  {name:<20} {value:>16}  {binds:<7} = {numbers}" + f"  [@{label}]" * bool(label))
         width = 34 if any(t.of for t in self.terms) else 18
         lines.append("  inputs")
         lines += [f"    {i.name:<{width}} {quantity(i.value, i.unit):>16}  {i.origin}" for i in self.inputs]

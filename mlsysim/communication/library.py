@@ -207,7 +207,7 @@ class LibraryTime(Result):
                 terms += (
                     Term("bytes in chunks", c.bandwidth_time + c.fill_time + first, "eq-chunked-transfer", fill),
                     Term(
-                        "of that the first chunk's waits, which the steps count",
+                        "first chunk",
                         -first,
                         "",
                         {"stages": c.stages, "chunk_latency": self.cost.chunk},

@@ -14,7 +14,7 @@ import pytest
 import mlsysim
 from mlsysim import catalog, energy, memory
 from mlsysim.course import live, sizing
-from mlsysim.course.sizing import commands, exports, fields, plans, showing
+from mlsysim.course.sizing import answers, commands, exports, fields, plans, showing
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 
