@@ -74,7 +74,7 @@ class Source(Result):
     title: str
     address: str
     licence: str  # of a table that was taken as a whole; empty where single figures were read
-    month: str  # of publication; empty where nothing needs it
+    month: str  # of publication; empty where it is not known
     dated: str  # how that was found out
     cite: str  # key in references.bib, if the book cites it
 
