@@ -280,7 +280,8 @@ class Served(Result):
         if self.nearest is not None:
             fast[0] += "" if self.nearest.near else "; no measurement near"
             near = [self.nearest.words()]
-        return [*fast, self.bill.lines()[0], f"binds: {self.binds}", *said, *near]
+        asked = [mean_line(self)] if self.question.mean_rate is not None else []
+        return [*fast, self.bill.lines()[0], *asked, f"binds: {self.binds}", *said, *near]
 
     def _batch_lines(self, name: str) -> list[str]:
         q, g = self.question, self.generation
@@ -326,7 +327,7 @@ class Served(Result):
             [
                 *places,
                 *self.bill.lines()[1:],
-                *filter(None, [failure_line(self), mean_line(self)] if self.question.rate is not None else []),
+                *([failure_line(self)] if self.question.rate is not None else []),
                 describe(e.name, e.source),
                 self.method,
                 *merge_targets(self.sensitivities),
