@@ -23,7 +23,7 @@ from mlsysim.api.arguments import (
 )
 from mlsysim.api.asked import LENGTH_VARIATION, Asked, default_precision, formats_of
 from mlsysim.api.bills import Bill, whole_nodes
-from mlsysim.api.failing import failure_line, mean_line
+from mlsysim.api.failing import carries, failure_line, mean_line
 from mlsysim.api.prefixes import TRAFFIC, Prefixes, prefixes_of, words
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.capacity import Load, Replica
@@ -188,6 +188,23 @@ class Served(Result):
         return nearest_point(q.model, q.device, q.precision, q.input_len, q.output_len, running / self.devices)
 
     @cached_property
+    def failure(self) -> str | None:
+        """What one failure does, and the price of a spare, in a line; None where no rate is carried."""
+        load, q = self.load, self.question
+        if load is None or q.rate is None:
+            return None
+        left = self.load_of(load.replicas - 1) if carries(load, load.replicas - 1) else None
+        return failure_line(load, left, self.deployment.devices, q.slo is not None, self.bill_of(self.replicas + 1))
+
+    @property
+    def mean_load(self) -> str | None:
+        """What the mean load takes, in a line; None where nobody gave one."""
+        q, low = self.question, self.at_mean
+        if low is None or q.rate is None or q.mean_rate is None:
+            return None
+        return mean_line(self.bill, low.bill, q.rate, q.mean_rate)
+
+    @cached_property
     def at_mean(self) -> "Served | None":
         """The answer at the mean rate; None where nobody gave one."""
         q = self.question
@@ -280,7 +297,8 @@ class Served(Result):
         if self.nearest is not None:
             fast[0] += "" if self.nearest.near else "; no measurement near"
             near = [self.nearest.words()]
-        return [*fast, self.bill.lines()[0], f"binds: {self.binds}", *said, *near]
+        asked = [] if self.mean_load is None else [self.mean_load]
+        return [*fast, self.bill.lines()[0], *asked, f"binds: {self.binds}", *said, *near]
 
     def _batch_lines(self, name: str) -> list[str]:
         q, g = self.question, self.generation
@@ -326,7 +344,7 @@ class Served(Result):
             [
                 *places,
                 *self.bill.lines()[1:],
-                *filter(None, [failure_line(self), mean_line(self)] if self.question.rate is not None else []),
+                *([] if self.failure is None else [self.failure]),
                 describe(e.name, e.source),
                 self.method,
                 *merge_targets(self.sensitivities),

@@ -67,7 +67,11 @@ def numbers() -> dict[str, Any]:
     listed = 8 * catalog.price("H200-AWS-on-demand-2026").value
     rate = mlperf.published("token_rate")
     electricity = cost.power_cost(mlperf.published("power"), 1.0, catalog.price("US-industrial-2025").value)
-    rentals = {p.name: p.value for p in catalog.prices_of("H100", "rental") if p.date.startswith("2026")}
+    rentals = {
+        p.name: p.value
+        for p in catalog.prices_of("H100", "rental")
+        if p.date.startswith("2026") and p.offer in ("on demand", "reserved")
+    }
     by_the_rule = _owned(HIGH, 0.0, power=TDP, plant_lifetime=RULE["lifetime"])
     built = _owned(HIGH, cooling=0.0, building=BUILT)
     cheap, middle = rentals["H100-Lambda-reserved-2026"], rentals["H100-RunPod-2026"]

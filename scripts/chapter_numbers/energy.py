@@ -63,7 +63,11 @@ def numbers() -> dict[str, Any]:
     gpt3_ours = energy.facility_energy(gpt3.published("power"), gpt3.device_time, gpt3.published("pue"))
     it = gpt3.published("energy") / gpt3.published("pue")
     us = catalog.facility("US-2023")
-    rents = [p.value for p in catalog.prices_of("H100", "rental") if p.date.startswith("2026")]
+    rents = [
+        p.value
+        for p in catalog.prices_of("H100", "rental")
+        if p.date.startswith("2026") and p.offer in ("on demand", "reserved")
+    ]
     water = 700e3  # litres, abstract of li2023thirsty
     chip = float(energy.device_power(100.0, 700.0, 0.75))  # a node of round numbers, no machine's own
     machines = float(energy.it_power(8, chip, 1, 1600.0))

@@ -38,8 +38,8 @@ ASKED = [
 
 
 def said(found: Any) -> str:
-    """All that is printed, its wrapped lines joined."""
-    return " ".join("\n".join(found.summary()).split())
+    """The answer and what is printed when it is explained, wrapped lines joined."""
+    return " ".join("\n".join([*found.summary(), *found.details]).split())
 
 
 @independent

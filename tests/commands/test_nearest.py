@@ -22,7 +22,7 @@ JOB: Mapping[str, Any] = {
 }
 ROW = {
     "model": "Llama-3.1-8B", "device": "H100-SXM5-80GB", "backend": "vllm", "backend_version": "0.9", "mode": "agg",
-    "precision": "bf16", "gemm_quant": "bf16", "moe_quant": "", "input_len": "2000", "output_len": "101",
+    "precision": "bf16", "gemm_quant": "bf16", "moe_quant": "", "input_len": "2000", "output_len": "101", "length_range": "",
     "concurrency": "20", "tp": "2", "attention_dp": "", "moe_tp": "2", "moe_ep": "1", "measured_tpot_s": "0.01",
     "measured_ttft_s": "1.0", "source": "MINE", "where": "here",
 }  # fmt: skip
@@ -45,8 +45,8 @@ def test_a_row_becomes_tokens_a_second_of_a_device_by_little_s_law() -> None:
     assert not list(points_of_runs({"x": run | {"drafted": 3}})) and not list(
         points_of_runs({"x": run | {"degrees": {"a": 1}}})
     )
-    drawn = next(points_of_rows([ROW | {"input_len": "1024", "output_len": "1024"}]))
-    assert drawn.mean_lengths == pytest.approx((0.9 * 1024, 0.9 * 1024))
+    drawn = next(points_of_rows([ROW | {"length_range": "0.8"}]))
+    assert drawn.mean_lengths == pytest.approx((0.9 * 2000, 0.9 * 101))
 
 
 @independent

@@ -8,7 +8,6 @@ from typing import Any
 from mlsysim import catalog, energy, equations, memory, units
 from mlsysim.api.arguments import Defaults, merge_targets, pluralize
 from mlsysim.api.bills import Bill
-from mlsysim.api.failing import failure_line
 from mlsysim.api.serving import Served, serve, splits
 from mlsysim.api.targets import SLO
 from mlsysim.api.training import SEQ, Trained, default_batch, described, networked, train
@@ -280,9 +279,7 @@ def _serve(j: Job) -> Sized:
     sized.lines = [*notes, *s.assumed]
     if s.answered:
         sized.folds["What binds"] = f"<p>{escape(s.binds)}</p>"
-        sized.folds["The bill"] = _listed(
-            [*s.bill.lines(), *([failure_line(s)] if s.question.rate is not None else [])]
-        )
+        sized.folds["The bill"] = _listed([*s.bill.lines(), *([] if s.failure is None else [s.failure])])
         if s.nearest is not None:
             sized.folds["The nearest measurement"] = f"<p>{escape(s.nearest.words())}</p>"
         sized.folds["Layouts that were tried"] = _layouts(s)
