@@ -90,8 +90,11 @@ def _played(s: "Served", load: Load, replicas: int) -> Simulated:
 
 def _requests(load: Load, replicas: int, kept: Prefixes) -> int:
     """Requests of a steady run of one replica, by how long they stay in closed form."""
-    turns = kept.turns or 1.0
-    seconds = 3.0 * ((turns - 1) * kept.pause + turns * float(load.e2e)) + 23.0 * float(load.e2e)
+    stays, ramp = float(load.e2e), 3.0 * float(load.e2e)
+    if kept.turns is not None:
+        talk = (kept.turns - 1) * kept.pause + kept.turns * stays
+        stays, ramp = max(stays, talk / 4.0), 5.0 * talk
+    seconds = ramp + 21.0 * stays
     return max(int(_REQUESTS), math.ceil(float(load.rate) / replicas * seconds))
 
 
@@ -126,11 +129,11 @@ def _search(s: "Served", load: Load, plays: int) -> Confirmed:
         _quantile([v for r in window.records if (v := getattr(r, m)) is not None], share) for m in ("ttft_s", "itl_s")
     )
     found = Confirmed(
-        fewest, None if fewest is None else fewest * s.deployment.devices, one.mean("met"), here if one.steady else None, ttft, itl,
+        fewest, None if fewest is None else fewest * s.deployment.devices, one.mean("met"), here if one.steady or not here else None, ttft, itl,
         one.mean("preemptions"), "", "",
     )  # fmt: skip
     if fewest is not None and abs(fewest - n) > max(1.0, _ALIKE * n):
-        found = replace(found, reason=_cause(load, found))
+        found = replace(found, reason=_cause(load, found, s.question.kept.turns is not None))
     return replace(found, text=_words(s, found))
 
 
@@ -156,7 +159,7 @@ def _words(s: "Served", found: Confirmed) -> str:
     return f"{said}: {found.reason}" if found.reason else said
 
 
-def _cause(load: Load, found: Confirmed) -> str:
+def _cause(load: Load, found: Confirmed, talks: bool) -> str:
     """The latency in which the two differ, and what the simulator does that the closed form does not."""
     both = {
         "TTFT": (found.ttft_quantile_s, float(load.ttft_quantile), load.ttft_target),
@@ -169,6 +172,8 @@ def _cause(load: Load, found: Confirmed) -> str:
         asked.items(), key=lambda item: abs(math.log(item[1][0] / item[1][1])) if item[1][1] > 0 else 0.0
     )
     times = f"{name} is {units.format(played, 's', 3)} where the closed form has {units.format(closed, 's', 3)}"
+    if talks and played > closed:
+        return f"{times}; conversations differ in length, so that the load of a replica swings for minutes"
     if found.preemptions:
         return f"{times}; the cache runs out of blocks, {found.preemptions:.3g} times in the run"
     if abs(played / closed - 1) < _ALIKE:

@@ -286,7 +286,8 @@ class Served(Result):
             head = [f"NO ANSWER: {asked}: {self.reason}"]
         else:
             head = self._answer_lines(q.model.name)
-        changes = merge_targets(self.sensitivities) if self.fits else []
+        moved = [c for c in self.sensitivities if q.rate is None or "(" in c[1] or "no" in c[1]] if self.fits else []
+        changes = merge_targets(moved)  # those that change the choice; the others stand in the details
         return fitted(wrap_lines([*head, *self.assumed]), changes)
 
     def _answer_lines(self, name: str) -> list[str]:

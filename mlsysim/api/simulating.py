@@ -33,6 +33,7 @@ from mlsysim.tables import Table, table
 REQUESTS = 1000  # of a run at least, where nobody says how many
 _LONG = 20.0  # residence times of a run in its steady part
 _RAMP = 3.0  # residence times until as many are inside as always
+_TALKS = 5.0  # the same of conversations, in their mean lengths
 _STEADY = 10.0  # residence times, from which on a run says whether targets are met
 _MOST_DRAWN = 40_000  # requests of a run whose length is chosen
 _PARTS = 10  # of a run, whose spread is that of its percentiles
@@ -190,11 +191,13 @@ class Run(Asked):
         return found if self.calibration is None else found.corrected(self.calibration.apply)
 
     def _ramp(self, found: Simulation) -> tuple[float, float]:
-        """Until as many are inside as always, and how long a request stays, s."""
+        """Until as many are inside as always, and how long one stays, s: a request, or a fourth of a conversation if that is longer."""
         times = [r.finished - r.request.arrival for r in found.records if not r.rejected]
         stays = math.fsum(times[len(times) // 2 :]) / max(1, len(times) - len(times) // 2)  # not of the ramp
-        turns = 1.0 if self.parts.traffic == "requests" else self.parts.mean_turns
-        return _RAMP * (self.parts.pauses + turns * stays), stays
+        if self.parts.traffic == "requests":
+            return _RAMP * stays, stays
+        talk = self.parts.pauses + self.parts.mean_turns * stays  # long ones count most, as they ask most and remember most
+        return _TALKS * talk, max(stays, talk / 4.0)
 
     def needed(self, found: Simulation) -> float:
         """Seconds for which requests must come, so that the run is steady, by how long they stay in this one."""
@@ -210,10 +213,12 @@ class Run(Asked):
         if self.concurrency is not None:
             return replace(whole, residences=len(ordered) / self.concurrency)
         ramp, stays = self._ramp(found)
+        if not stays:
+            return replace(whole, residences=0.0)
         begin, end = ordered[0].request.arrival + ramp, self.requests / self.rate - stays
         inside = tuple(r for r in ordered if begin <= r.request.arrival < end)
         if len(inside) < _PARTS**2:
-            return replace(whole, residences=max(0.0, end - begin) / stays if stays else 0.0)
+            return replace(whole, residences=max(0.0, end - begin) / stays)
         return Window(inside, begin, end, (end - begin) / stays, True)
 
     def row(self, found: Simulation) -> dict[str, float]:
