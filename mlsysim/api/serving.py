@@ -309,9 +309,7 @@ class Served(Result):
     def _spread(self) -> str:
         """The range of the number that was asked for, and whose it is."""
         if (known := self.devices_range) is not None:
-            return (
-                f" ({known[0]} to {known[1] if known[1] is not None else self.too_few} in the {self.interval.whose})"
-            )
+            return f" ({known[0]} to {known[1] if known[1] is not None else self.too_few} in the {self.interval.whose})"
         if (rates := self.rate_range) is not None:
             return f" ({figures(rates[0])} to {figures(rates[1])} in the {self.interval.whose})"
         return ""
