@@ -29,53 +29,51 @@ class Effect:
     slope: float  # of the logarithm of the bill by that of the times
     deviation: float  # standard deviation of the log error of the times
 
-    def own(self, shared: float) -> float:
-        """The variance of the error that no other device shares."""
-        return self.deviation**2 - shared
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the logarithm of the bill."""
+        return self.slope * self.deviation
 
 
-def difference(a: Effect, b: Effect, shared: float) -> tuple[float, float]:
+def difference(a: Effect, b: Effect, share: float) -> tuple[float, float]:
     """Mean and standard deviation of ln(bill of a / bill of b) where the errors of both have a part in common.
 
-    Formula: the log error of the times on device d is e_d = u + v_d, with u shared by all (variance ``shared``) and v_d of the
-    device, all independent and normal; the bill goes with the times to the power of its slope, so that
-    ln(C_a / C_b) has the variance (s_a - s_b)^2 var(u) + s_a^2 var(v_a) + s_b^2 var(v_b): of equal slopes u cancels.
+    Formula: the log error of the times on device d is e_d = sigma_d (sqrt(r) u + sqrt(1 - r) v_d), with u of what is asked, the
+    same for all, v_d of the device, all independent and normal, and r the share; a bill goes with the times to the power of its
+    slope. With w = slope x sigma the variance of ln(C_a / C_b) is w_a^2 + w_b^2 - 2 r w_a w_b: of equal ones u cancels.
 
     >>> one, other = Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2)
-    >>> [round(difference(one, other, shared)[1], 3) for shared in (0.0, 0.02, 0.04)]
+    >>> [round(difference(one, other, share)[1], 3) for share in (0.0, 0.5, 1.0)]
     [0.283, 0.2, 0.0]
     """
-    variance = (a.slope - b.slope) ** 2 * shared + a.slope**2 * a.own(shared) + b.slope**2 * b.own(shared)
+    variance = (a.spread - b.spread) ** 2 + 2.0 * (1.0 - share) * a.spread * b.spread
     return a.log_cost - b.log_cost, math.sqrt(variance)
 
 
-def odds(a: Effect, b: Effect, shared: float) -> float:
+def odds(a: Effect, b: Effect, share: float) -> float:
     """The chance that the bill of a is the smaller one.
 
-    >>> round(odds(Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2), 0.02), 3)
+    >>> round(odds(Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2), 0.5), 3)
     0.691
     """
-    mean, deviation = difference(a, b, shared)
+    mean, deviation = difference(a, b, share)
     if deviation == 0:
         return 0.5 if mean == 0 else float(mean < 0)
     return _NORMAL.cdf(-mean / deviation)
 
 
-def odds_once_measured(a: Effect, b: Effect, shared: float) -> float:
+def odds_once_measured(a: Effect, b: Effect, share: float) -> float:
     """The chance to choose the smaller bill of two after a was measured, on average over what the measurement may say.
 
-    Formula: a measurement tells e_a, and of e_b the part that goes with it, shared / var(e_a) x e_a. What is left of ln(C_a / C_b)
-    has the variance s_b^2 (var(e_b) - shared^2 / var(e_a)).
+    Formula: a measurement tells e_a, and of e_b the part that goes with it. What is left of ln(C_a / C_b) has the variance
+    w_b^2 (1 - r^2).
 
     >>> one, other = Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2)
-    >>> odds_once_measured(one, other, 0.02) > odds(one, other, 0.02)
+    >>> odds_once_measured(one, other, 0.5) > odds(one, other, 0.5)
     True
     """
-    mean, deviation = difference(a, b, shared)
-    var_a, var_b = a.deviation**2, b.deviation**2
-    left = b.slope * math.sqrt(
-        max(0.0, var_b - (shared**2 / var_a if var_a else 0.0))
-    )  # rounding alone makes it less than 0
+    mean, deviation = difference(a, b, share)
+    left = b.spread * math.sqrt(1.0 - share**2)
     if left == 0:
         return 1.0
     told = math.sqrt(max(0.0, deviation**2 - left**2))
@@ -83,13 +81,12 @@ def odds_once_measured(a: Effect, b: Effect, shared: float) -> float:
     return math.fsum(_NORMAL.cdf(abs(mean + told * z) / left) for z in middles) / _STEPS
 
 
-def shared_variance(class_name: str = "inference") -> float:
-    """The variance of the log error that two devices share, as the file of ranges has it; 0 where it has none or found less than none.
+def shared_part(class_name: str = "inference") -> float:
+    """The share of the variance of a log error that two devices have in common, as the file of ranges has it; 0 where it has none.
 
-    Assumptions: what is shared on known ground is shared on new ground too, where all that errors have more is of the device.
+    Assumptions: a negative estimate is none; the errors of devices that nobody measured share as much as those of others do.
     """
-    share = float(intervals.checks(class_name).get("shared", 0.0))
-    return max(0.0, share) * _deviation(intervals.error_quantiles()[class_name]) ** 2
+    return max(0.0, float(intervals.checks(class_name).get("shared", 0.0)))
 
 
 def _deviation(q: intervals.ErrorQuantiles) -> float:
@@ -119,8 +116,8 @@ class Compared(Result):
 
     @cached_property
     def shared(self) -> float:
-        """The variance that the errors of all devices have in common."""
-        return shared_variance()
+        """The share of the variance that the errors of two devices have in common."""
+        return shared_part()
 
     @cached_property
     def odds(self) -> dict[tuple[str, str], float]:
@@ -169,9 +166,8 @@ class Compared(Result):
                 f"of the closest two a measurement of this job on {device} settles most: the chance to choose the cheaper one goes from "
                 f"{_chance(min(self.odds.values()))} to {_chance(chance)}"
             )
-        share = self.shared / _deviation(intervals.error_quantiles()["inference"]) ** 2
         said += (
-            [f"odds: normal errors as wide as the ranges, of which devices share {share:.0%} of the variance"]
+            [f"odds: normal errors as wide as the ranges, of which devices share {self.shared:.0%} of the variance"]
             if self.odds
             else []
         )
@@ -189,7 +185,7 @@ class Compared(Result):
             "answers": [s.to_dict() for s in self.answers],
             "odds": [{"cheaper": a, "than": b, "chance": plain(p)} for (a, b), p in self.odds.items()],
             "settles": None if self.settles is None else {"measure": self.settles[0], "chance": plain(self.settles[1])},
-            "shared_variance": self.shared,
+            "shared": self.shared,
         }
 
 

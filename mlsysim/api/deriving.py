@@ -233,7 +233,8 @@ def why_simulated(s: "Simulated") -> Explanation:
         return chain(
             title, (sum(runs) / given(float(len(runs)), "runs", "1", CALLER)).called("mean of the runs"), notes
         )
-    served = sorted((r for r in s.simulation.records if r.ttft_s is not None), key=lambda r: r.ttft_s or 0.0)
+    counted = s.run.window(s.simulation).records  # without ramp and drain
+    served = sorted((r for r in counted if r.ttft_s is not None), key=lambda r: r.ttft_s or 0.0)
     place = (len(served) - 1) * 0.99
     around = [served[int(place)], served[min(int(place) + 1, len(served) - 1)]]
     log = _prompt_steps(s) if s.run.parts.plain and s.run.calibration is None and len(served) <= _PLAYED_AGAIN else []

@@ -592,7 +592,8 @@ def _meets(load: Load, slo: SLO | None) -> bool:
         return True
     if slo.e2e is not None and load.ttft_quantile + load.replica.steps * load.itl > slo.e2e:
         return False
-    return bool((1 - load.late) * load.in_pace >= slo.quantile)
+    on_time = float(1 - load.late)
+    return on_time >= slo.quantile and bool(on_time * load.in_pace >= slo.quantile)
 
 
 def _misses(q: ServeSpec, made: Replica) -> str:
@@ -643,7 +644,7 @@ def _largest(q: ServeSpec, made: Replica, replicas: int) -> Load:
     """The largest rate that so many replicas carry within the targets."""
     low, high = 0.0, replicas * made.capacity
     best = _loaded(q, made, 1e-6 * made.throughput(1), replicas)
-    for _ in range(40):
+    for _ in range(30):
         middle = (low + high) / 2
         found = _fine(q, made, middle, replicas)
         low, high, best = (middle, high, found) if found is not None else (low, middle, best)

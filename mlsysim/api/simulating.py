@@ -561,7 +561,7 @@ def simulate(
     weights: str | None = None,
     kv: str = "bf16",
     efficiencies: Rates | str = DEFAULT,
-    arrival_variation: float = 1.0,
+    arrival_variation: float | None = None,
     length_variation: float | None = None,
     seed: int = 0,
     runs: int = 1,
@@ -622,8 +622,8 @@ def simulate(
         As in :func:`mlsysim.serve`.
     efficiencies : str or Efficiencies
         As in :func:`mlsysim.serve`, and the same step model.
-    arrival_variation : float, 1, [0, inf)
-        Standard deviation over mean of the gaps between random requests: 1 for Poisson, more for bursts.
+    arrival_variation : float, 1, [0, inf), optional
+        Standard deviation over mean of the gaps between random requests (default: 1, a Poisson process; more for bursts).
     length_variation : float, 1, [0, inf), optional
         As in :func:`mlsysim.serve`. In a closed loop, as benchmarks are, 0 is assumed.
     seed : int, [0, inf)
@@ -688,6 +688,16 @@ def simulate(
     played = _played(trace) if parts.plain else None if trace is None else talks_of(trace, [m.name])
     seeds = _seeds(seed, runs, seeds, played)
     sizes = _sizes(taken, parts, played, concurrency, requests, input_len, output_len)
+    for name, value, counts in (
+        (
+            "arrival_variation",
+            arrival_variation,
+            played is None and concurrency is None and parts.traffic == "requests",
+        ),
+        ("length_variation", length_variation, played is None),
+    ):
+        if value is not None and not counts:
+            raise InputError(f"simulate: {name} is of random requests, and cannot count here; leave it out")
     cached = _cached(parts, played, sizes[1], cached_len, hit_rate)
     if length_variation is None and played is None:
         length_variation = taken.resolve("length_variation", None, LENGTH_VARIATION if concurrency is None else 0.0)
@@ -697,7 +707,7 @@ def simulate(
         experts=formats.experts, head=head, kv=kv, efficiencies=efficiencies,
         config=Config(**{"engine_version": release_of(server), **config}), routing=routing, trace=played,
         rate=check_number("simulate", "rate", rate, "1/s") if rate is not None else 0.0, requests=sizes[0], input_len=sizes[1],
-        output_len=sizes[2], arrival_variation=arrival_variation, length_variation=length_variation or 0.0, slo=slo, cached_len=cached[0], hit_rate=cached[1],
+        output_len=sizes[2], arrival_variation=1.0 if arrival_variation is None else arrival_variation, length_variation=length_variation or 0.0, slo=slo, cached_len=cached[0], hit_rate=cached[1],
         calibration=load_calibration(calibration) if isinstance(calibration, (str, Path)) else calibration,
         inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth), server=server, concurrency=concurrency,
         parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),

@@ -1,6 +1,7 @@
 """The command line, ``mlsysim devices`` for one. Errors are one sentence and exit code 2."""
 
 import os
+import re
 import sys
 import warnings
 from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -105,6 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     machine has too little memory; 130 when it was interrupted.
     """
     status: int | None = 0
+    named: dict[str, str] = {}
     before, warnings.formatwarning = warnings.formatwarning, _warning
     try:
         NOTES.clear()
@@ -112,6 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args = _parser(words[0] if words else "-").parse_args(words)
             _check_given(args)
+            named = {n: f"--{n.replace('_', '-')}" for n in vars(args) if "_" in n}
             with registry.for_now():
                 for file in args.catalog:
                     catalog.add(file)
@@ -120,7 +123,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
     except MlsysimError as error:
-        return _fail(str(error), 2)
+        said = re.sub(r"(?<![\w./-])[a-z]+(?:_[a-z]+)+\b", lambda name: named.get(name[0], name[0]), str(error))
+        return _fail(said, 2)  # an argument is called as it is written here
     except OverflowError:
         return _fail(f"a number grew beyond what a float holds ({sys.float_info.max:.1e}); give smaller numbers", 2)
     except BrokenPipeError:  # the reader of our output left early, as in `mlsysim devices | head -1`

@@ -181,4 +181,8 @@ def pick_slo(args: argparse.Namespace) -> Any:
     from mlsysim.api import SLO
 
     found = SLO(**given(args, SLO))
+    if not found.targets and args.quantile is not None:
+        raise InputError(
+            "--quantile is the share of the requests that must meet targets; give --ttft, --itl or --e2e, or leave it out"
+        )
     return found if found.targets else None

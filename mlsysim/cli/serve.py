@@ -59,6 +59,6 @@ def add(commands: Commands) -> None:
         "of the requests), e2e_s, running, late and in_pace (shares), goodput_per_s.",
     )
     add_options(p, serve, leave=("slo",))
-    add_options(p, SLO)
+    add_options(p, SLO, unset=True)
     p.add_argument("--explain", action="store_true", help="print every equation with its numbers and their sources")
     p.set_defaults(run=_serve)

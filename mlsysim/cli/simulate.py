@@ -132,6 +132,8 @@ def _print(found: serving.Simulation, full: serving.Saturation | None) -> None:
         f"{bounds.tokens} tokens a step, {bounds.sequences} sequences, {bounds.blocks} blocks of {bounds.block_tokens} tokens"
         + (", prefix cache" if bounds.prefix_caching else "")
     )
+    for name, text in found.parts():
+        print(f"{name}: {text}")
     rejected = found.rejected
     print(
         f"{len(found.records) - len(rejected)} requests served in {units.format(found.makespan, 's', 4)}, {len(rejected)} rejected"
@@ -177,7 +179,7 @@ def add(commands: Commands) -> None:
     group: Any = p.add_argument_group("servers that come and go")
     group.add_argument("--autoscaler", type=_span, metavar="LEAST:MOST", help="servers, by the requests in the pool")
     add_options(group, Autoscaler, "target", "start_up", "cool_down", "every", unset=True)
-    add_options(p, SLO)
+    add_options(p, SLO, unset=True)
     p.add_argument(
         "--explain",
         action="store_true",

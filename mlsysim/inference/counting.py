@@ -41,6 +41,7 @@ def work_of(model: Model | str) -> Work:
         head_params=weights(m.head),
         heads=m.heads,
         key_value_macs=attended / n * macs,
+        pair_macs=macs,
         absorbed_macs=latents / n / max(core.heads, 1),
         kv_elements=attended / n * elements,
         kv_shards=1 if m.is_mla else max(1, m.kv_heads),

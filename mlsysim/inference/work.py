@@ -121,6 +121,7 @@ class Work(Result):
         9.0  # of a layer, without attention and grouped products: four products, two norms, rotation, cache, activation
     )
     grouped: Num = 0.0  # grouped products of a layer
+    pair_macs: Num = 0.0  # as key_value_macs, of a layer with attention: what one exponential comes to; 0: all have it
 
     @property
     def far(self) -> tuple[Num, Num]:
@@ -332,7 +333,8 @@ class _Rank:
         w, s, m, e, n = self.work, self.split, self.machine, self.eff, self.runs
         macs = where(decode > 0, w.absorbed_macs, w.key_value_macs)
         latent = where(decode > 0, where(w.absorbed_macs > w.key_value_macs, 1.0, 0.0), 0.0)
-        prompts = softmax_share(e.attention, maximum(1.0, 2.0 * w.key_value_macs), e.exponential)
+        pair = where(w.pair_macs > 0, w.pair_macs, maximum(1.0, w.key_value_macs))
+        prompts = softmax_share(e.attention, 2.0 * pair, e.exponential)
         share = prompts + latent * (e.latent - prompts)
         cut = minimum(s.tp, w.kv_shards + e.spread * maximum(0.0, sequences - w.kv_shards))
         group = where(latent > 0, 1.0, maximum(1.0, w.heads / maximum(s.tp, w.kv_shards)))

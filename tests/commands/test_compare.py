@@ -82,13 +82,11 @@ def test_one_rent_for_all_or_another_kind(three: comparing.Compared) -> None:
 @independent
 def test_of_equal_slopes_the_shared_part_cancels() -> None:
     one, other = Effect(0.0, 1.3, 0.25), Effect(0.1, 1.3, 0.25)
-    assert odds(one, other, 0.25**2 * (1 - 1e-12)) == pytest.approx(
-        1.0
-    )  # all is shared: the smaller bill is the smaller bill
-    chances = [odds(one, other, share * 0.25**2) for share in (0.0, 0.3, 0.6, 0.9)]
+    assert odds(one, other, 1 - 1e-12) == pytest.approx(1.0)  # all is shared: the smaller bill is the smaller bill
+    chances = [odds(one, other, share) for share in (0.0, 0.3, 0.6, 0.9)]
     assert chances == sorted(chances) and 0.5 < chances[0] < chances[-1] < 1
-    assert odds(other, one, 0.02) == pytest.approx(1 - odds(one, other, 0.02))
-    assert odds(one, Effect(0.0, 1.3, 0.4), 0.03) == pytest.approx(0.5)  # equal bills
+    assert odds(other, one, 0.3) == pytest.approx(1 - odds(one, other, 0.3))
+    assert odds(one, Effect(0.0, 1.3, 0.4), 0.3) == pytest.approx(0.5)  # equal bills
 
 
 @independent
@@ -97,7 +95,6 @@ def test_odds_are_those_of_questions_asked_again_with_drawn_errors(share: float,
     """Monte Carlo: an error that all share and one of each device's own are drawn, and every answer is solved again."""
     h200, b200 = three.answers[:2]
     spread = [three.effects[i].deviation for i in (0, 1)]  # type: ignore[union-attr]
-    shared = share * min(spread) ** 2
     grid = [math.exp(x / 12) for x in range(-13, 14)]  # factors on the times
     bills = []
     for s in (h200, b200):
@@ -105,31 +102,31 @@ def test_odds_are_those_of_questions_asked_again_with_drawn_errors(share: float,
         bills.append([a.bill.cost_rate if a.answered else math.inf for a in found])
     rng, wins, draws = random.Random(7), 0, 20_000
     for _ in range(draws):
-        u = rng.gauss(0.0, math.sqrt(shared))
+        u = rng.gauss(0.0, math.sqrt(share))
         at = []
         for i in (0, 1):
-            factor = math.exp(-(u + rng.gauss(0.0, math.sqrt(spread[i] ** 2 - shared))))
+            factor = math.exp(-spread[i] * (u + rng.gauss(0.0, math.sqrt(1 - share))))
             at.append(bills[i][min(bisect.bisect(grid, factor), len(grid) - 1)])
         wins += at[1] < at[0]
     a, b = three.effects[1], three.effects[0]
     assert a is not None and b is not None
-    assert odds(a, b, shared) == pytest.approx(wins / draws, abs=0.06)
+    assert odds(a, b, share) == pytest.approx(wins / draws, abs=0.06)
 
 
 @independent
 def test_what_a_measurement_settles_by_drawing_it() -> None:
     """Monte Carlo: draw both errors, tell the first, choose by the mean of what is left, and count the right choices."""
-    a, b, shared = Effect(0.0, 1.2, 0.25), Effect(0.1, 0.9, 0.3), 0.03
+    a, b, share = Effect(0.0, 1.2, 0.25), Effect(0.1, 0.9, 0.3), 0.4
     rng, right, draws = random.Random(5), 0, 100_000
     for _ in range(draws):
-        u = rng.gauss(0, math.sqrt(shared))
-        e_a = u + rng.gauss(0, math.sqrt(0.25**2 - shared))
-        e_b = u + rng.gauss(0, math.sqrt(0.3**2 - shared))
+        u = rng.gauss(0, math.sqrt(share))
+        e_a = 0.25 * (u + rng.gauss(0, math.sqrt(1 - share)))
+        e_b = 0.3 * (u + rng.gauss(0, math.sqrt(1 - share)))
         truth = (0.0 - 1.2 * e_a) - (0.1 - 0.9 * e_b)
-        guess = (0.0 - 1.2 * e_a) - (0.1 - 0.9 * shared / 0.25**2 * e_a)
+        guess = (0.0 - 1.2 * e_a) - (0.1 - 0.9 * share * 0.3 / 0.25 * e_a)
         right += (truth < 0) == (guess < 0)
-    assert odds_once_measured(a, b, shared) == pytest.approx(right / draws, abs=0.006)
-    assert odds_once_measured(a, b, shared) > max(odds(a, b, shared), 1 - odds(a, b, shared))
+    assert odds_once_measured(a, b, share) == pytest.approx(right / draws, abs=0.006)
+    assert odds_once_measured(a, b, share) > max(odds(a, b, share), 1 - odds(a, b, share))
 
 
 @independent
@@ -137,5 +134,4 @@ def test_a_deviation_is_that_of_the_range() -> None:
     """80 % of a normal error lie within 1.2816 standard deviations."""
     q = intervals.error_quantiles()["inference"]
     assert comparing._deviation(q) == pytest.approx((q.high - q.low) / 2 / 1.2816, rel=1e-4)
-    share = intervals.checks("inference").get("shared", 0.0)
-    assert share <= 1 and comparing.shared_variance() == pytest.approx(max(0.0, share) * comparing._deviation(q) ** 2)
+    assert 0 <= comparing.shared_part() <= 1

@@ -46,6 +46,15 @@ def test_a_run_is_as_long_as_its_residence_asks_for() -> None:
 
 
 @independent
+def test_the_explanation_is_of_what_is_printed() -> None:
+    found = mlsysim.simulate("Llama-3.1-8B", "H100", rate=4, output_len=60)
+    chain: Any = found.explain()
+    assert chain.terms[-1].value == pytest.approx(found.mean("ttft_s.p99")) or chain.terms[0].value == pytest.approx(
+        found.mean("ttft_s.p99")
+    )
+
+
+@independent
 def test_every_percentile_has_an_interval() -> None:
     """The interval of a single run is as wide as the spread over runs with other seeds, within the error of both."""
     asked = {"rate": 12, "input_len": 1000, "output_len": 200}

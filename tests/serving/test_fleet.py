@@ -842,7 +842,7 @@ def test_the_command_plays_all_of_it(capsys: pytest.CaptureFixture[str]) -> None
     )
     assert fleet["swaps"] > 0 and fleet["pools"] == {"prefill": 1, "decode": 1} and found["saturation"] is None
     assert all(r["ttft_s"] > 0 for r in found["requests"])
-    assert cli.main([*ASK, *ALL_OF_IT]) == 0
+    assert cli.main([*ASK, *ALL_OF_IT, "--explain"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "a tree of blocks" in text and "drafted tokens accepted" in text
 
