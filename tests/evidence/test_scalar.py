@@ -15,7 +15,9 @@ from mlsysim.evidence import rows as shipped_rows
 from mlsysim.evidence import scoring
 from mlsysim.evidence.cases import CaseFile, read_cases
 from mlsysim.evidence.predictors import scalar, shipped_constants
+from mlsysim.evidence.rows import cases
 from mlsysim.evidence.scoring import predict, summarise
+from mlsysim.evidence.scoring.scores import refuted
 
 
 def value(quantity: str, constants: Any = None, **inputs: Any) -> float:
@@ -310,3 +312,15 @@ def test_power_adds_the_shares_of_both_peaks() -> None:
     assert found == pytest.approx(62 / 400 + (1 - 62 / 400) * min(1.0, busy))
     eager = value("device_power_fraction", {}, **row, server="vLLM-2023")
     assert 62 / 400 < eager < found <= 1.0
+
+
+@pytest.mark.published
+def test_chapter_12_says_how_far_off_the_power_of_decoding_is() -> None:
+    """By source, of the rows that ship: the source that the refuted model was made with, and the third set's."""
+    told = refuted()["power"]
+    for source, now in (("SPLIT", told["own_now"]), ("MLENERGY", told["third_now"])):
+        found = [
+            c for c in cases("scalar").cases if c.group == source and c.inputs["quantity"] == "device_power_fraction"
+        ]
+        errors = [predict("scalar", c.inputs, {}).predicted / c.measured - 1 for c in found]  # type: ignore[operator]
+        assert sum(map(abs, errors)) / len(errors) == pytest.approx(now, abs=0.02)
