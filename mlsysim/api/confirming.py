@@ -172,8 +172,8 @@ def _cause(load: Load, found: Confirmed, talks: bool) -> str:
         asked.items(), key=lambda item: abs(math.log(item[1][0] / item[1][1])) if item[1][1] > 0 else 0.0
     )
     times = f"{name} is {units.format(played, 's', 3)} where the closed form has {units.format(closed, 's', 3)}"
-    if talks and played > closed:
-        return f"{times}; conversations differ in length, so that the load of a replica swings for minutes"
+    if talks:
+        return f"{times}; the cause is not settled for conversations"
     if found.preemptions:
         return f"{times}; the cache runs out of blocks, {found.preemptions:.3g} times in the run"
     if abs(played / closed - 1) < _ALIKE:

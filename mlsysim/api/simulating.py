@@ -196,7 +196,9 @@ class Run(Asked):
         stays = math.fsum(times[len(times) // 2 :]) / max(1, len(times) - len(times) // 2)  # not of the ramp
         if self.parts.traffic == "requests":
             return _RAMP * stays, stays
-        talk = self.parts.pauses + self.parts.mean_turns * stays  # long ones count most, as they ask most and remember most
+        talk = (
+            self.parts.pauses + self.parts.mean_turns * stays
+        )  # long ones count most, as they ask most and remember most
         return _TALKS * talk, max(stays, talk / 4.0)
 
     def needed(self, found: Simulation) -> float:

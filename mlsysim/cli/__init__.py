@@ -114,7 +114,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args = _parser(words[0] if words else "-").parse_args(words)
             _check_given(args)
-            named = {n: f"--{n.replace('_', '-')}" for n in vars(args) if "_" in n}
+            if args.command in ("serve", "simulate"):
+                named = {n: f"--{n.replace('_', '-')}" for n in vars(args) if "_" in n}
             with registry.for_now():
                 for file in args.catalog:
                     catalog.add(file)
