@@ -67,7 +67,7 @@ def test_no_notebook_or_exercise_is_without_a_chapter() -> None:
 
 
 # Chapters whose core takes longer than a sitting. It only goes down: fold a defence of the model, or move it to the chapter that owns it.
-LONG = {"03", "04", "06", "08", "12", "13"}
+LONG = {"12", "13"}
 
 
 def test_the_core_of_a_chapter_is_read_in_a_sitting() -> None:
