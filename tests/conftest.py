@@ -11,10 +11,13 @@ import pytest
 from hypothesis import settings
 from support import NIGHTLY, ROOT
 
+from mlsysim.api import confirming
+
 # jsonschema builds a grammar for international addresses when it is imported, in more than a second; nobody here has one.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 collect_ignore_glob = ["*conftest.py", "*export_steps.py"]  # no examples in them, and both cost something to import
 BEFORE = pytest.StashKey[set[str]]()  # what was untracked when the session began
+SHORT = 15_000  # steps of a server that a test plays; test_confirmed plays as many as users get
 LONG = ("slow", "browser", "sandbox", "colab")
 
 settings.register_profile("mlsysim", deadline=None, derandomize=True, max_examples=100 if NIGHTLY else 40)
@@ -57,6 +60,7 @@ def untracked() -> set[str]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    confirming._STEPS = SHORT  # a play takes seconds, and most tests that ask serve() are not about it
     if "PYTEST_XDIST_WORKER" not in os.environ:
         session.config.stash[BEFORE] = untracked()
 
