@@ -307,7 +307,8 @@ def network_tables() -> str:
 
     def node_row(n: Node) -> tuple[str, ...]:
         out = f"{n.nics} × {next(iter(n.scale_out.aliases), n.scale_out.name)}"
-        rates = (units.format(n.scale_up_bandwidth, "byte/s"), units.format(n.scale_out_bandwidth, "byte/s"))
+        inside = units.format(n.scale_up_bandwidth, "byte/s") if n.scale_up is not None else "–"
+        rates = (inside, units.format(n.scale_out_bandwidth, "byte/s"))
         return (
             n.name,
             f"{n.devices} × {n.device.name}",
@@ -315,7 +316,7 @@ def network_tables() -> str:
             rates[0],
             out,
             rates[1],
-            f"{n.bandwidth_ratio:.3g}",
+            f"{n.bandwidth_ratio:.3g}" if n.scale_up is not None else "–",
         )
 
     def protocol_row(p: Protocol) -> tuple[str, ...]:

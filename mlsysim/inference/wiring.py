@@ -60,8 +60,10 @@ def tensor_plans(
     near = min(tp, inside)
     wires = communication.Wires(tp, near, intra, inter if tp > near else inf, link, network)
     found = communication.library_time("all_reduce", 1.0, wires, cost=BOUND if word == BOUND else cost)
-    # A message in chunks waits for its first one, which the steps have counted.
-    return tuple(
-        (c.start + c.latency_time - (c.stages - 1.0) * cost.chunk, c.bandwidth_time, c.stages, cost.chunk)
-        for c in found.candidates
-    )
+    return tuple(_protocol(c.start + c.latency_time, c.bandwidth_time, c.stages, cost.chunk) for c in found.candidates)
+
+
+def _protocol(latency: float, each: float, stages: float, chunk: float) -> tuple[float, float, float, float]:
+    """A message in chunks waits for its first one, which the steps have counted; it cannot wait longer than they take."""
+    stages = min(stages, 1.0 + latency / chunk) if chunk else stages
+    return latency - (stages - 1.0) * chunk, each, stages, chunk
