@@ -371,6 +371,8 @@ class Simulated(Result):
         busy = f"{self.mean('utilisation'):.0%} of the time a step is under way"
         n = self.run.replicas
         each = "a full server completes" if n == 1 else f"{n} full servers complete"
+        if full is not None and math.isinf(full.offered):
+            return f"all requests come at once; {each} {full.capacity:.4g}/s"
         if full is not None and full.growth > 0:
             return f"the rate: {each} {full.capacity:.4g}/s; the wait grows by {full.growth:.3g} s in every second"
         cache = f", {self.mean('preemptions'):.4g} preemptions: the cache" if self.mean("preemptions") else ""

@@ -51,6 +51,9 @@ _ELSEWHERE = {
     "bench-device": "calibrate",
 }
 _LONGEST = 1000  # characters of an error
+_ARGUMENT = re.compile(  # a name of an argument in an error; one of a single word only where no other word can stand
+    r"(?<![\w./-])(?:[a-z]+(?:_[a-z]+)+\b|[a-z]+(?= requires | = |=)|(?<=requires )[a-z]+\b)"
+)
 _REPEATED = ("run_as", "custom_call", "catalog")  # options that may be given any number of times, also none
 
 
@@ -115,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             args = _parser(words[0] if words else "-").parse_args(words)
             _check_given(args)
             if args.command in ("serve", "simulate"):
-                named = {n: f"--{n.replace('_', '-')}" for n in vars(args) if "_" in n}
+                named = {n: f"--{n.replace('_', '-')}" for n in vars(args) if n not in ("command", "run")}
             with registry.for_now():
                 for file in args.catalog:
                     catalog.add(file)
@@ -124,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
     except MlsysimError as error:
-        said = re.sub(r"(?<![\w./-])[a-z]+(?:_[a-z]+)+\b", lambda name: named.get(name[0], name[0]), str(error))
+        said = _ARGUMENT.sub(lambda name: named.get(name[0], name[0]), str(error))
         return _fail(said, 2)  # an argument is called as it is written here
     except OverflowError:
         return _fail(f"a number grew beyond what a float holds ({sys.float_info.max:.1e}); give smaller numbers", 2)

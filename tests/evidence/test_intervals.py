@@ -190,7 +190,7 @@ def test_an_answer_says_on_which_ground_it_lies() -> None:
         assert (new.domain, new.missing) == ("new", (f"{part} {value!r}",))
         assert f"out of domain: no source covers {part} {value!r}" in str(new) and new.to_dict()["domain"] == "new"
         assert new.low <= known.low and known.high <= new.high
-        assert new.ends == intervals.interval("training_step", 10.0).ends  # where nobody said where
+        assert new.ends == pytest.approx(intervals.interval("training_step", 10.0).ends)  # where nobody said where
     assert intervals.interval("training_step", 10.0).domain == "new"
     step = training.training_step("Llama-3.1-8B", Plan(tp=8), "V100", global_batch=16, seq=2048, precision="fp16")
     if step.efficiencies.name == "calibrated":

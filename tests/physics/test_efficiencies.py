@@ -232,10 +232,12 @@ def test_serve_and_simulate_say_why_they_differ(capsys: pytest.CaptureFixture[st
     trace.write_text("arrival_s,input_len,output_len\n0,2000,100\n")
     simulate = ["simulate", "--model", "Llama-3.1-8B", "--device", "H100", "--trace", str(trace)]
     for command, other, word in ((SERVE, "simulate", "calibrated"), (simulate, "serve", "calibrated")):
-        assert cli.main(command) == 0
+        assert cli.main([*command, "--explain"]) == 0
         text = capsys.readouterr().out
         assert f"Efficiencies: {word} (" in text
-        line = next(x for x in text.splitlines() if x.strip().startswith("Method: "))
+        line = next(
+            x for x in reversed(text.splitlines()) if x.strip().startswith("Method: ")
+        )  # below the equations, whole
         assert f"'{other}'" in line and "differ" in line
         assert cli.main([*command, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)

@@ -622,9 +622,19 @@ def test_simulate_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_simulate_prints_text_and_draws_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     both = ["simulate", "--model", "Llama-2-7B", "--device", "H100"]
-    assert cli.main([*both, "--trace", trace(tmp_path), "--max-num-batched-tokens", "512", "--prefix-caching"]) == 0
+    assert cli.main([*both, "--trace", trace(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert (
+        "1 rejected; all of the trace" in text and "tokens a step" not in text
+    )  # what stands behind the answer is asked for
+    more = ["--max-num-batched-tokens", "512", "--prefix-caching", "--explain"]
+    assert cli.main([*both, "--trace", trace(tmp_path), *more]) == 0
     text = capsys.readouterr().out
     assert "512 tokens a step, 512 sequences" in text and "2 requests served" in text and "rejected: input_len" in text
+    at_once = trace(tmp_path, "0,482,100\n0,20,1\n")  # no rate: nothing grows by infinity
+    assert cli.main([*both, "--trace", at_once]) == 0
+    text = capsys.readouterr().out
+    assert "binds: all requests come at once; a full server completes" in text and "inf" not in text
     drawn = [*both, "--rate", "5", "--requests", "20", "--input-len", "300", "--output-len", "20"]
     assert (
         cli.main(
@@ -638,6 +648,7 @@ def test_simulate_prints_text_and_draws_requests(tmp_path: Path, capsys: pytest.
                 "2",
                 "--length-variation",
                 "1",
+                "--explain",
             ]
         )
         == 0
@@ -656,6 +667,7 @@ def test_simulate_says_whose_rates_and_how_full(capsys: pytest.CaptureFixture[st
         "300",
         "--output-len",
         "20",
+        "--explain",
     ]
     assert cli.main([*drawn, "--device", "H100", "--rate", "2"]) == 0
     text = capsys.readouterr().out
