@@ -130,9 +130,18 @@ def figures(value: float, digits: int = 3) -> str:
 MOST_LINES = 15  # of an answer that nobody asked to explain
 
 
-def fitted(lines: list[str], changes: Iterable[str]) -> list[str]:
-    """The lines of an answer, and as many changes below them as leave it short; the others stand in its ``sensitivities``."""
+def fitted(lines: list[str], changes: Iterable[str], spare: Iterable[str] = ()) -> list[str]:
+    """The lines of an answer, and as many changes below them as leave it short; the others stand in its ``sensitivities``.
+
+    Spare lines go from an answer that is too long; JSON has what they say.
+
+    >>> fitted(["a", "b", "c"], ["d"], spare=["b"]), len(fitted(["b", *"c" * 15], [], spare=["b"]))
+    (['a', 'b', 'c', 'd'], 15)
+    """
     found = list(lines)
+    if len(found) > MOST_LINES:
+        extra = wrap_lines(spare)
+        found = [line for line in found if line not in extra]
     for change in changes:
         more = wrap_lines([change])
         if len(found) + len(more) > MOST_LINES:

@@ -4,11 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from mlsysim import catalog, inference, units
 from mlsysim.api.arguments import pluralize
-from mlsysim.api.prefixes import TRAFFIC
+from mlsysim.api.prefixes import TRAFFIC, usual_traffic
 from mlsysim.catalog import Model
 from mlsysim.declared import in_si
 from mlsysim.errors import InputError, unknown_name
@@ -30,12 +29,6 @@ from mlsysim.serving_steps import StepModel, step_model
 
 # When the cache of a prompt crosses to the servers that decode: when it is done, or layer by layer while it is computed.
 TRANSFERS = ("whole", "layers")
-_USUAL = {"chats": rooms.chats.__kwdefaults__ or {}, "agents": rooms.agents.__kwdefaults__ or {}}
-
-
-def usual_traffic(traffic: str) -> dict[str, Any]:
-    """What conversations of a kind are, where nobody says."""
-    return dict(_USUAL[traffic])
 
 
 @dataclass(frozen=True)
@@ -271,7 +264,7 @@ class FleetSpec:
         seed: int,
     ) -> tuple[Conversation, ...]:
         """Conversations whose turns are about so many requests, and come about so often."""
-        usual = _USUAL[self.traffic]
+        usual = usual_traffic(self.traffic)
         turns = float(usual["turns"] if self.turns is None else self.turns)
         draw = rooms.chats if self.traffic == "chats" else rooms.agents
         return draw(

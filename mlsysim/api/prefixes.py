@@ -8,9 +8,16 @@ from mlsysim import inference, units
 from mlsysim.capacity import Replica
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
+from mlsysim.serving.fleet import agents, chats
 
 TRAFFIC = ("requests", "chats", "agents")  # what requests are: each by itself, or turns of conversations
+_USUAL = {"chats": chats.__kwdefaults__ or {}, "agents": agents.__kwdefaults__ or {}}
 _HALVINGS = 60
+
+
+def usual_traffic(traffic: str) -> dict[str, Any]:
+    """What conversations of a kind are, where nobody says."""
+    return dict(_USUAL[traffic])
 
 
 @dataclass(frozen=True)
@@ -118,8 +125,6 @@ def prefixes_of(
                 raise InputError(
                     f"serve: {name} follows from the turns of {traffic}; leave it out, or leave out traffic"
                 )
-        from mlsysim.api.fleets import usual_traffic
-
         usual = usual_traffic(traffic)
         many, new, rest, shared = (
             float(taken.resolve(name, given[name], usual[name]))

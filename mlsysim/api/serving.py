@@ -288,7 +288,8 @@ class Served(Result):
             head = self._answer_lines(q.model.name)
         moved = [c for c in self.sensitivities if q.rate is None or "(" in c[1] or "no" in c[1]] if self.fits else []
         changes = merge_targets(moved)  # those that change the choice; the others stand in the details
-        return fitted(wrap_lines([*head, *self.assumed]), changes)
+        far = [self.nearest.words()] if self.fits and self.nearest is not None and not self.nearest.near else []
+        return fitted(wrap_lines([*head, *self.assumed]), changes, far)
 
     def _answer_lines(self, name: str) -> list[str]:
         """How many, how fast, how much; then what binds, and what the simulator says."""

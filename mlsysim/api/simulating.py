@@ -412,16 +412,19 @@ class Simulated(Result):
             first += "; no measurement near"
         head = wrap_lines([first, *([] if r.slo is None else [self._verdict(r.slo)])])
         text = str(self.percentiles()).split("\n")
+        refused = f", {self.mean('rejected'):.4g} rejected" if self.mean("rejected") else ""
+        near = [] if self.nearest is None else [self.nearest.words()]
+        far = [] if self.nearest is None or self.nearest.near else near
         tail = [
             f"{figures(self.mean('requests_per_s'))} requests/s, {figures(self.mean('tokens_per_s'))} tokens/s, "
-            f"{figures(self.mean('mean_batch'))} decoding in a step, {self.mean('rejected'):.4g} rejected; {self._length()}",
+            f"{figures(self.mean('mean_batch'))} decoding in a step{refused}; {self._length()}",
             self.bill.lines()[0],
-            *([] if self.nearest is None else [self.nearest.words()]),
+            *near,
             f"binds: {self.binds}",
             *self.assumed,
         ]
         changes = [f"  {what}: {answer}" for what, answer in self.sensitivities]
-        return fitted([*head, text[0], *text[2:5], *wrap_lines(tail)], changes)
+        return fitted([*head, text[0], *text[2:5], *wrap_lines(tail)], changes, far)
 
     def _verdict(self, slo: SLO) -> str:
         """Whether the targets are met, or why nobody can say."""
@@ -448,7 +451,7 @@ class Simulated(Result):
         if r.concurrency is not None:
             return f"{times:.3g} requests for each in flight"
         return f"{figures(times, 2)} residence times" + (
-            ", without ramp and drain" if self.mean("trimmed") else ", with ramp and drain"
+            ", no ramp or drain" if self.mean("trimmed") else ", with ramp and drain"
         )
 
     @cached_property

@@ -19,7 +19,7 @@ from mlsysim.catalog.sourced import parse_toml
 from mlsysim.efficiencies import lineage
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.memory.serving import checkpoint
-from mlsysim.results import Result, plain
+from mlsysim.results import Result, format_rows, plain
 from mlsysim.serving.closed import drawn
 from mlsysim.serving.loops import loop_rate
 
@@ -191,29 +191,35 @@ class Nearest(Result):
     def words(self, ours: float | None = None) -> str:
         """The point, what of it is other than asked, and what we say of it, in a sentence.
 
-        ``ours`` is the rate that another model than an answer's gives there.
+        Of another model or device it says no more of what was asked. ``ours`` is the rate that another model than an answer's gives there.
         """
         p = self.point
         (a, b), (c, d) = self.lengths, (p.input_len, p.output_len)
         same = p.device == self.device.name
+        alike = same and p.model == self.model
+
+        def here(asked: str, equal: bool = False) -> str:
+            return f" (here {asked})" if alike and not equal else ""
+
         said = [
             "" if p.model == self.model else f"{p.model} (not {self.model})",
-            ""
-            if same and p.model == self.model
-            else "on " + (p.device if same else f"{p.device} (not {self.device.name})"),
+            "" if alike else "on " + (p.device if same else f"{p.device} (not {self.device.name})"),
             p.server,
-            p.precision if p.precision == self.precision else f"{p.precision} (here {self.precision})",
-            f"{c:g} + {d:g} tokens" + ("" if (a, b) == (c, d) else f" (here {a:g} + {b:g})"),
+            p.precision + here(self.precision, p.precision == self.precision),
+            f"{c:g} + {d:g} tokens" + here(f"{a:g} + {b:g}", (a, b) == (c, d)),
             f"TP{p.tp}" if p.tp > 1 else "",
-            f"{p.concurrency / p.tp:.3g} in flight a device (here {self.each:.3g})",
+            f"{p.concurrency / p.tp:.3g} in flight a device" + here(f"{self.each:.3g}"),
         ]
-        name = "nearest measurement" + ("" if self.near else ", which is not near")
+        name = "nearest measurement" + ("" if self.near else ", not near")
         try:
             rate = p.predicted() if ours is None else ours
             we = f"we say {units.rounded(rate)} ({units.percent(rate / p.device_rate - 1.0, 0)})"
         except InputError:
             we = "we say that it does not fit"
         return f"{name}: {', '.join(filter(None, said))}: {units.rounded(p.device_rate)} tokens/s a device, {we}"
+
+    def summary(self) -> list[str]:
+        return format_rows(self.words(), ("source", f"{self.point.source}, {self.point.where}"))
 
     def to_dict(self) -> dict[str, Any]:
         """The point with what we predict there, and whether it is near."""

@@ -751,7 +751,7 @@ def test_the_command_line_asks_the_doors(capsys: pytest.CaptureFixture[str]) -> 
     assert {k: found[k] for k in r.to_dict()} == json.loads(json.dumps(r.to_dict()))
 
 
-def test_a_warning_of_a_command_is_one_sentence_without_our_source() -> None:
+def test_a_refusal_of_a_command_is_a_message_without_our_source() -> None:
     asked = [
         sys.executable,
         "-m",
@@ -764,8 +764,9 @@ def test_a_warning_of_a_command_is_one_sentence_without_our_source() -> None:
         "--server",
         "me",
     ]
-    said = subprocess.run(asked, capture_output=True, text=True, check=True).stderr
-    assert said.startswith("mlsysim: server 'me' is not in the table of servers") and ".py" not in said
+    ran = subprocess.run(asked, capture_output=True, text=True)
+    assert ran.returncode == 2 and not ran.stdout
+    assert ran.stderr.startswith("mlsysim: server = 'me' is not in the table of servers") and ".py" not in ran.stderr
 
 
 @pytest.mark.slow

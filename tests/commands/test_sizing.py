@@ -426,7 +426,7 @@ def test_on_paper_the_example_has_its_three_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "says"), [("gpt-oss-20B", "experts = mxfp4"), ("Qwen/Qwen3-8B-FP8", "precision = fp8")]
+    ("model", "says"), [("gpt-oss-20B", "--experts mxfp4 (as"), ("Qwen/Qwen3-8B-FP8", "--precision fp8 (as")]
 )
 def test_a_checkpoint_is_sized_as_the_door_serves_it(model: str, says: str) -> None:
     found = sizing.size({"task": "serve", "model": model, "device": "H100", "rate": "1"})

@@ -348,7 +348,8 @@ def of_searches() -> Iterator[Any]:
 
 
 def of_doors() -> Iterator[Any]:
-    yield mlsysim.serve("Llama-3.1-8B", "H100", slo=SLO(ttft=0.5, itl=0.03), rate=20, price="6 USD/h")
+    yield (served := mlsysim.serve("Llama-3.1-8B", "H100", slo=SLO(ttft=0.5, itl=0.03), rate=20, price="6 USD/h"))
+    yield served.nearest
     yield mlsysim.serve("Llama-3.1-405B", "L4")  # does not fit
     yield mlsysim.train("Llama-3.1-8B", "DGX-H100", global_batch=64, seq=4096)
     yield mlsysim.simulate("Llama-3.1-8B", "H100", rate=4, requests=50, input_len=1000, output_len=100)
