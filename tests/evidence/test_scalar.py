@@ -201,7 +201,7 @@ def test_a_year_that_the_catalogue_has_not_is_said() -> None:
 def test_constants_are_few_and_of_classes() -> None:
     fitted = shipped_constants("scalar")
     assert {name: set(values) for name, values in fitted.items()} == {
-        "memory": {"Ampere", "Hopper"},
+        "memory": {"Ampere", "Blackwell", "Hopper"},
         "training run": {"Ampere", "Hopper", "size_exponent"},
     }
     assert all(0 < v < 1 for values in fitted.values() for v in values.values())

@@ -351,9 +351,11 @@ def test_the_simulator_applies_it_to_the_same_server_only(tmp_path: Path, capsys
         assert main(command) == 0
         found = [r["e2e_s"] for r in json.loads(capsys.readouterr().out)["requests"]]
         errors.append(sum(abs(p / m - 1) for p, m in zip(found, measured, strict=True)) / len(measured))
-    assert errors[1] < errors[0] < 0.05
+    # Fitted, 1.2 %; without a fit 6.9 %, since a term of vLLM's steps is missing, of each layer: attention once started in 17 us,
+    # half of which were the host's of the tables and stood in for it.
+    assert errors[1] < 0.02 and errors[1] < errors[0] < 0.075
     for change, said in (
-        (["--engine-version", "0.15.1"], "engine_version is '0.15.1' and was '0.11.0'"),
+        (["--engine-version", "0.15.1"], "--engine-version is '0.15.1' and was '0.11.0'"),
         (["--tp", "2"], "tp is 2 and was 1"),
     ):
         assert main([*tier1, *change]) == 2

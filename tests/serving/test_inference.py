@@ -122,8 +122,10 @@ def _call(file: str, group: str, name: str) -> float:
     return float(tomllib.loads(text)["constants"][group][name])
 
 
-def _in_chunks(seconds: float, stages: int) -> float:
-    return float((seconds**0.5 + ((stages - 1) * _call("collective.toml", "call", "chunk_s")) ** 0.5) ** 2)
+def _in_chunks(seconds: float, stages: int, steps: float) -> float:
+    """Bytes and the filling of a pipeline; what its first chunk waits is in the steps, and is no longer than they take."""
+    first = min((stages - 1) * _call("collective.toml", "call", "chunk_s"), steps)
+    return float((seconds**0.5 + first**0.5) ** 2 - first)
 
 
 @pytest.mark.independent
@@ -132,7 +134,8 @@ def test_cards_without_a_link_of_their_own_sum_over_their_slots() -> None:
     d = deploy("Llama-3.1-70B", "L40S", tp=4, weights="fp8")
     step = decode_step(d, context=1024, batch=8)
     moving = 2 * 3 / 4 * (8 * 8192 * 2) / (0.5 * 24e9 * 32 / 31)
-    own = 2 * 3 * 1e-6 + _in_chunks(moving, 4)
+    steps = 2 * 3 * 1e-6
+    own = steps + _in_chunks(moving, 4, 6.6e-6 + steps)
     assert step.terms.tensor_parallel == pytest.approx(160 * (6.6e-6 + own))
     assert sum(x.time for x in step.cost.messages) == step.terms.tensor_parallel
     # where a host starts the call, it costs what a call costs alone
@@ -140,7 +143,8 @@ def test_cards_without_a_link_of_their_own_sum_over_their_slots() -> None:
     start = _call("collective.toml", "call", "startup_s")
     assert decode_step(launched, context=1024, batch=8).terms.tensor_parallel == pytest.approx(160 * (start + own))
     # a prompt goes in whole chunks, at 5.7 us a step and the whole plan
-    chunks = 8.4e-6 + 2 * 3 * 5.7e-6 + _in_chunks(2 * 3 / 4 * 2048 * 8192 * 2 / (24e9 * 32 / 31), 4)
+    steps = 8.4e-6 + 2 * 3 * 5.7e-6
+    chunks = steps + _in_chunks(2 * 3 / 4 * 2048 * 8192 * 2 / (24e9 * 32 / 31), 4, steps)
     assert prefill(d, input_len=2048).terms.tensor_parallel == pytest.approx(160 * chunks)
     # the bound has the slots at their printed rate, and no steps
     bound = decode_step(deploy("Llama-3.1-70B", "L40S", tp=4, weights="fp8", efficiencies="bound"), context=1, batch=8)
@@ -152,7 +156,8 @@ def test_over_nodes_the_library_takes_a_tree_for_one_token() -> None:
     """Two nodes of eight A100 on InfiniBand: a hop of 5 us between nodes and seven of 0.6 us inside, up and down."""
     d = deploy("Llama-3.1-70B", "2 x DGX-A100", tp=16)
     moving = 2 * 16_384 / (0.92 / 3.8 * 240e9)  # the tree's flags: 0.92 / 3.8 of the planned 240 GB/s
-    one = 6.8e-6 + 2 * (5e-6 + 7 * 0.6e-6) + _in_chunks(moving, 1 + 2 * (7 + 1))
+    steps = 6.8e-6 + 2 * (5e-6 + 7 * 0.6e-6)
+    one = steps + _in_chunks(moving, 1 + 2 * (7 + 1), steps)
     step = decode_step(d, context=1024)
     assert step.terms.tensor_parallel == pytest.approx(160 * one, rel=1e-3)
     # an array of batches crosses from one protocol to the next, each element as it would alone

@@ -4,7 +4,7 @@ Run by hand, never by the tests. Each package stands in an environment of its ow
 
     python scripts/maintain/peers/compare_tools.py --llm-analysis PYTHON --genz-llm PYTHON --mlsysim PYTHON
 
-What a package is asked is the function below that bears its name and the question's; its lines are counted, since they are what
+A package whose interpreter is not named keeps the answers that the record has of it. What a package is asked is the function below that bears its name and the question's; its lines are counted, since they are what
 somebody has to write. The two pages were asked by hand (``PAGES``): what was typed stands beside what they print.
 """
 
@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from datetime import date
 from importlib import metadata
@@ -421,6 +422,13 @@ def ask(which: str, python: str) -> dict[str, Any]:
     return found | {"import_time": import_time(python, PACKAGES[which].module)}
 
 
+def recorded(which: str) -> dict[str, Any]:
+    """What a package answered when it was last asked."""
+    record = tomllib.loads(OUT.read_text(encoding="utf-8"))
+    answers = {key: q["answers"][which] for key, q in record["questions"].items() if which in q["answers"]}
+    return {**record["tools"][which], "answers": answers}
+
+
 def ours() -> dict[str, dict[str, float]]:
     """What the page prints, and how long it took."""
     from mlsysim.course import sizing
@@ -489,7 +497,7 @@ def main() -> None:
         print(json.dumps(inside(args.inside)))
         return
     given = {"llm-analysis": args.llm_analysis, "genz-llm": args.genz_llm, "mlsysim-harvard": args.mlsysim}
-    asked = {which: ask(which, python) for which, python in given.items()}
+    asked = {which: ask(which, python) if python else recorded(which) for which, python in given.items()}
     own, known = ours(), truths()
     about = {"date": date.today().isoformat(), "python": platform.python_version(), "sequence": SEQUENCE}
     about |= {"machine": f"{os.cpu_count()} cores ({platform.machine()}), shared with other work", "times": "processor time of a second call; import: median of three"}  # fmt: skip
