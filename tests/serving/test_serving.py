@@ -624,9 +624,7 @@ def test_simulate_prints_text_and_draws_requests(tmp_path: Path, capsys: pytest.
     both = ["simulate", "--model", "Llama-2-7B", "--device", "H100"]
     assert cli.main([*both, "--trace", trace(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert (
-        "1 rejected; all of the trace" in text and "tokens a step" not in text
-    )  # what stands behind the answer is asked for
+    assert "1 rejected; all of the trace" in text and "tokens a step" not in text  # the rest is asked for
     more = ["--max-num-batched-tokens", "512", "--prefix-caching", "--explain"]
     assert cli.main([*both, "--trace", trace(tmp_path), *more]) == 0
     text = capsys.readouterr().out
