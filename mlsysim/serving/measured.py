@@ -141,6 +141,12 @@ def _timed(
 
 
 @cache
+def _line(device: str) -> tuple[str, ...]:
+    """The lineage of a point's device, which ships and does not change."""
+    return lineage(device)
+
+
+@cache
 def measured_points() -> tuple[MeasuredPoint, ...]:
     """Every published point of a server that ships.
 
@@ -181,8 +187,10 @@ class Nearest(Result):
     @property
     def distance(self) -> tuple[float, ...]:
         """What is compared in order: another model, another device, other products, and the logarithms of lengths and load."""
-        p, own = self.point, lineage(self.device)
-        theirs = lineage(p.device)
+        return self._distance(lineage(self.device))
+
+    def _distance(self, own: tuple[str, ...]) -> tuple[float, ...]:
+        p, theirs = self.point, _line(self.point.device)
         apart = 0 if p.device == self.device.name else 1 + next(i for i, of in enumerate(own) if of in theirs)
         pairs = [*zip(self.lengths, p.mean_lengths, strict=True), (self.each, p.concurrency / p.tp)]
         far = sum(abs(math.log(a / b)) for a, b in pairs)
@@ -263,9 +271,11 @@ def nearest_point(
         name = model.name
     asked = (name, device, precision, (float(input_len), float(output_len)), max(float(each), 1e-9))
     known = (Nearest(p, *asked) for p in (measured_points() if points is None else points) if _known(p))
-    return min(known, key=lambda n: n.distance, default=None)
+    own = lineage(device)
+    return min(known, key=lambda n: n._distance(own), default=None)
 
 
+@cache
 def _known(p: MeasuredPoint) -> bool:
     try:
         return bool(catalog.model(p.model) and catalog.device(p.device))
