@@ -87,6 +87,7 @@ def test_nearest_is_by_model_then_device_then_format_then_lengths_and_load() -> 
         words is not None
         and "nearest measurement, not near: Llama-3.1-70B (not Llama-3.1-8B), on H100-SXM5-80GB, " in words.words()
     )
+    assert "(here" not in words.words()  # of another model it repeats nothing of what was asked
 
 
 @independent
