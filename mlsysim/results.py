@@ -157,7 +157,6 @@ class Result(Displayable):
         return [_flat(self.to_dict())] if listed else unrolled(self.to_dict())
 
 
-Result = Result  # the name of a record, from before the two were one
 # Ends of names in JSON that say the unit of a number.
 _UNIT = re.compile(r"_(per_s|bytes|usd_per_s|usd|kg|s|w|j|l)$")
 
