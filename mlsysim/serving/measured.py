@@ -18,6 +18,7 @@ from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import parse_toml
 from mlsysim.efficiencies import lineage
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.inference.counting import work_of
 from mlsysim.memory.serving import checkpoint
 from mlsysim.results import Result, format_rows, plain
 from mlsysim.serving.closed import drawn
@@ -277,7 +278,11 @@ def nearest_point(
 
 @cache
 def _known(p: MeasuredPoint) -> bool:
+    """Whether the catalogue has its model and device, and its prompts were computed: in no format faster than the device's peak."""
     try:
-        return bool(catalog.model(p.model) and catalog.device(p.device))
+        w, d = work_of(catalog.model(p.model)), catalog.device(p.device)
     except UnknownNameError:
         return False
+    prompt, answer = p.mean_lengths
+    weights = float(w.layers * (w.dense_params + w.attention_params))  # that every token meets
+    return 2.0 * weights * p.device_rate * prompt / answer <= max(d.peak_flops.values())

@@ -134,3 +134,12 @@ def test_an_answer_reads_the_points_and_imports_nothing_of_the_evidence() -> Non
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert len(measured_points()) > 30
+
+
+@pytest.mark.independent
+def test_prompts_that_no_device_computes_so_fast_were_in_a_cache() -> None:
+    """31 billion weights by 2 FLOP, 30 prompt tokens for each of 13,800 answered a second: 26 PFLOP/s, where 4 bits have 9."""
+    point = MeasuredPoint("Qwen3-32B", "B200", "TensorRT-LLM", "nvfp4", 2, 15000, 500, 416, 13_800.0, None, "x", "y")
+    ask = (catalog.model("Qwen3-32B"), catalog.device("B200"), "fp4", 15000, 500, 208)
+    assert nearest_point(*ask, points=[point]) is None
+    assert nearest_point(*ask, points=[dataclasses.replace(point, device_rate=1_000.0)]) is not None
