@@ -766,7 +766,7 @@ def test_a_refusal_of_a_command_is_a_message_without_our_source() -> None:
     ]
     ran = subprocess.run(asked, capture_output=True, text=True)
     assert ran.returncode == 2 and not ran.stdout
-    assert ran.stderr.startswith("mlsysim: server = 'me' is not in the table of servers") and ".py" not in ran.stderr
+    assert ran.stderr.startswith("mlsysim: --server = 'me' is not in the table of servers") and ".py" not in ran.stderr
 
 
 @pytest.mark.slow
