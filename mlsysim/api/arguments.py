@@ -117,16 +117,6 @@ def wrap_lines(lines: Iterable[str]) -> list[str]:
     return found
 
 
-def figures(value: float, digits: int = 3) -> str:
-    """A number as an answer prints it: two or three digits, no exponent.
-
-    >>> figures(28_134.2), figures(4.0771), figures(0.01234, 2)
-    ('28,100', '4.08', '0.012')
-    """
-    short = float(f"{value:.{digits}g}")
-    return f"{short:,.0f}" if abs(short) >= 10 ** (digits - 1) else f"{short:.12g}"
-
-
 MOST_LINES = 15  # of an answer that nobody asked to explain
 
 

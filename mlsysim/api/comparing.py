@@ -257,7 +257,7 @@ def compare(
     Raises
     ------
     InputError, UnknownNameError
-        As in :func:`mlsysim.serve`; fewer than two devices; a price of one device alone.
+        As in :func:`mlsysim.serve`; fewer than two devices, or one twice; a price of one device alone.
 
     Assumptions: those of :func:`mlsysim.serve`, and of the odds those of ``difference``: log errors are normal, as wide as the ranges,
     with a part that all devices share; the bill goes with a power of the times.
@@ -269,6 +269,11 @@ def compare(
     if isinstance(devices, str) or len(devices) < 2:
         raise InputError(f"compare: devices = {str(devices)[:40]!r} must be two at least, as in ['H200', 'B200']")
     places = [where(d) for d in devices]
+    names = [p.device.name for p in places]
+    if twice := sorted({n for n in names if names.count(n) > 1}):
+        raise InputError(
+            f"compare: devices names {twice[0]} twice; an answer stands under its device's name: name each once"
+        )
     rents = rents_of([p.device for p in places], price)
     found = [serve(model, p, **asked) for p in places]
     known: Sequence[Rent | None] = rents if rents is not None else [None] * len(found)

@@ -177,7 +177,7 @@ def _cause(load: Load, found: Confirmed, talks: bool) -> str:
     if found.preemptions:
         return f"{times}; the cache runs out of blocks, {found.preemptions:.3g} times in the run"
     if abs(played / closed - 1) < _ALIKE:
-        return ""  # no latency of the answer says why
+        return f"{times}; no latency of the answer differs by more, so that the shares within the targets alone decide"
     if played < closed:
         return f"{times}; prompts share steps with answers, which the closed form lets take turns"
     return f"{times}; requests wait for places and for prompts, and the closed form counts the longer wait alone"

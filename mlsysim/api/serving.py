@@ -14,7 +14,6 @@ from mlsysim.api.arguments import (
     TOKENS,
     Defaults,
     check_number,
-    figures,
     fitted,
     merge_targets,
     pluralize,
@@ -308,7 +307,7 @@ class Served(Result):
             f"{name} on {self.devices} x {q.device.name}: first token after {units.format(g.ttft, 's', 3)}, then one every "
             f"{units.format(g.itl, 's', 3)}",
             f"{q.input_len:g} + {q.output_len:g} tokens, batch {q.batch:g}: {units.format(g.e2e, 's', 3)} in all{self._range()}, "
-            f"{figures(g.tokens_per_s)} tokens/s",
+            f"{units.rounded(g.tokens_per_s)} tokens/s",
             self._memory_line(),
         ]
 
@@ -316,13 +315,13 @@ class Served(Result):
         q, share = self.question, f"{100 * load.quantile:g} %"
         found = f"{name}: {self.devices:,} x {q.device.name}"
         if q.rate is None:
-            found += f" carry {figures(float(load.rate))} requests/s"
+            found += f" carry {units.rounded(float(load.rate))} requests/s"
         cached = words(q.kept)
         return [
             f"{found}{self._spread()}",
             f"TTFT {units.format(load.ttft_quantile, 's', 3)} ({share} of requests), ITL {units.format(load.itl, 's', 3)} on average and "
             f"{units.format(load.itl_quantile, 's', 3)} ({share}), {float(load.utilisation):.0%} of capacity",
-            f"for {figures(float(load.rate))} requests/s of {q.input_len:g} + {q.output_len:g} tokens"
+            f"for {units.rounded(float(load.rate))} requests/s of {q.input_len:g} + {q.output_len:g} tokens"
             f"{f' ({cached})' if cached else ''}{f' within {q.slo}' if q.slo else ''}: {self.layout}, --max-num-seqs {load.replica.max_running}",
         ]
 
@@ -331,7 +330,7 @@ class Served(Result):
         if (known := self.devices_range) is not None:
             return f" ({known[0]} to {known[1] if known[1] is not None else self.too_few} in the {self.interval.whose})"
         if (rates := self.rate_range) is not None:
-            return f" ({figures(rates[0])} to {figures(rates[1])} in the {self.interval.whose})"
+            return f" ({units.rounded(rates[0])} to {units.rounded(rates[1])} in the {self.interval.whose})"
         return ""
 
     @property
@@ -339,7 +338,7 @@ class Served(Result):
         """What stands behind the answer and is printed when it is explained: energy, places, whose rates, the method, every change."""
         e, load = self.deployment.efficiencies, self.load
         places = [] if load is None else [
-            f"{figures(float(load.running) / self.replicas)} requests run on the {load.replica.max_running} places of a replica "
+            f"{units.rounded(float(load.running) / self.replicas)} requests run on the {load.replica.max_running} places of a replica "
             f"(--max-num-seqs), of {self.replica_of_all.max_running} that memory holds"
         ]  # fmt: skip
         return wrap_lines(
@@ -733,8 +732,12 @@ def _short(old: Served, new: Served) -> str:
         g = new.generation
         return f"{pluralize(new.devices, 'device')}, first token {units.format(g.ttft, 's', 3)}, then {units.format(g.itl, 's', 3)}"
     if old.question.rate is None:
-        return f"{figures(float(new.load.rate))} requests/s on {pluralize(new.devices, 'device')}" if new.load else ""
-    money = "" if new.bill.cost_rate is None else f", {figures(new.bill.cost_rate * units.hour)} USD/h"
+        return (
+            f"{units.rounded(float(new.load.rate))} requests/s on {pluralize(new.devices, 'device')}"
+            if new.load
+            else ""
+        )
+    money = "" if new.bill.cost_rate is None else f", {units.rounded(new.bill.cost_rate * units.hour)} USD/h"
     less = old.devices - new.devices
     return f"{pluralize(new.devices, 'device')}{f' ({abs(less):,} ' + ('fewer' if less > 0 else 'more') + ')' if less else ''}{money}"
 

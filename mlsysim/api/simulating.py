@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim import catalog, serving, units
-from mlsysim.api.arguments import PUE, Defaults, check_number, figures, fitted, pluralize, typed, wrap_lines
+from mlsysim.api.arguments import PUE, Defaults, check_number, fitted, pluralize, typed, wrap_lines
 from mlsysim.api.asked import LENGTH_VARIATION, Asked, formats_of
 from mlsysim.api.bills import Bill
 from mlsysim.api.fleets import FleetSpec, talks_of
@@ -362,7 +362,7 @@ class Simulated(Result):
         if math.isnan(error) or not mean:
             return f"{number} {word}"
         spread = _BETWEEN * error * float(number.replace(",", "")) / mean  # in the same unit
-        return f"{number} ± {figures(spread, 1)} {word}"
+        return f"{number} ± {units.rounded(spread, 1)} {word}"
 
     @cached_property
     def binds(self) -> str:
@@ -416,8 +416,8 @@ class Simulated(Result):
         near = [] if self.nearest is None else [self.nearest.words()]
         far = [] if self.nearest is None or self.nearest.near else near
         tail = [
-            f"{figures(self.mean('requests_per_s'))} requests/s, {figures(self.mean('tokens_per_s'))} tokens/s, "
-            f"{figures(self.mean('mean_batch'))} decoding in a step{refused}; {self._length()}",
+            f"{units.rounded(self.mean('requests_per_s'))} requests/s, {units.rounded(self.mean('tokens_per_s'))} tokens/s, "
+            f"{units.rounded(self.mean('mean_batch'))} decoding in a step{refused}; {self._length()}",
             self.bill.lines()[0],
             *near,
             f"binds: {self.binds}",
@@ -437,7 +437,7 @@ class Simulated(Result):
                 * 100
             )
             return (
-                f"NO VERDICT on {slo}: the run is not steady, {figures(self.mean('residences'), 2)} residence times without ramp and drain; "
+                f"NO VERDICT on {slo}: the run is not steady, {units.rounded(self.mean('residences'), 2)} residence times without ramp and drain; "
                 f"--requests {least} gives some {_LONG:g}"
             )
         close = not math.isnan(error) and abs(share - slo.quantile) < _BETWEEN * error
@@ -450,7 +450,7 @@ class Simulated(Result):
             return "all of the trace"
         if r.concurrency is not None:
             return f"{times:.3g} requests for each in flight"
-        return f"{figures(times, 2)} residence times" + (
+        return f"{units.rounded(times, 2)} residence times" + (
             ", no ramp or drain" if self.mean("trimmed") else ", with ramp and drain"
         )
 

@@ -77,6 +77,8 @@ def test_one_rent_for_all_or_another_kind(three: comparing.Compared) -> None:
         mlsysim.compare("Llama-3.1-8B", THREE, rate=2, price="H200-AWS-on-demand-2026")
     with pytest.raises(InputError, match="two at least"):
         mlsysim.compare("Llama-3.1-8B", "H200", rate=2)
+    with pytest.raises(InputError, match="H100-SXM5-80GB twice"):
+        mlsysim.compare("Llama-3.1-8B", ["H100", "DGX-H100"], rate=2)
 
 
 @independent

@@ -10,7 +10,7 @@ import pytest
 
 import mlsysim
 from mlsysim import SLO, intervals, units
-from mlsysim.api.arguments import figures, pluralize
+from mlsysim.api.arguments import pluralize
 from mlsysim.cli import main
 from mlsysim.results import format_value
 
@@ -35,18 +35,18 @@ SAID: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     r"([\d.]+) % of requests": lambda d: f"{100 * d['quantile']:g}",
     r"(\d+)% of capacity": lambda d: f"{100 * d['utilisation']:.0f}",
     r"--max-num-seqs (\d+)$": lambda d: f"{d['max_running']}",
-    r"for ([\d.]+) requests/s of": lambda d: figures(d["rate_per_s"]),
-    r"carry ([\d.]+) requests/s": lambda d: figures(d["rate_per_s"]),
+    r"for ([\d.]+) requests/s of": lambda d: units.rounded(d["rate_per_s"]),
+    r"carry ([\d.]+) requests/s": lambda d: units.rounded(d["rate_per_s"]),
     r": (\d+ replicas?) of": lambda d: pluralize(d["layout"]["replicas"], "replica"),
     rf"first token after {TIME}": lambda d: units.format(d["ttft_s"], "s", 3),
     rf"then one every {TIME}": lambda d: units.format(d["itl_s"], "s", 3),
     rf"batch \d+: {TIME} in all": lambda d: units.format(d["e2e_s"], "s", 3),
-    r"([\d.,]+) tokens/s$": lambda d: figures(d["tokens_per_s"]),
+    r"([\d.,]+) tokens/s$": lambda d: units.rounded(d["tokens_per_s"]),
     r": TTFT ([\d.]+)": lambda d: units.format(d["summary"]["ttft_s"]["p99"], "s", 3),
     r": TTFT .*?ITL ([\d.]+) .*\(p99\)": lambda d: units.format(d["summary"]["itl_s"]["p99"], "s", 3),
-    r"^([\d.,]+) requests/s, ": lambda d: figures(d["requests_per_s"]),
-    r"^[\d.,]+ requests/s, ([\d.,]+) tokens/s": lambda d: figures(d["tokens_per_s"]),
-    r"([\d.]+) decoding in a step": lambda d: figures(d["mean_batch"]),
+    r"^([\d.,]+) requests/s, ": lambda d: units.rounded(d["requests_per_s"]),
+    r"^[\d.,]+ requests/s, ([\d.,]+) tokens/s": lambda d: units.rounded(d["tokens_per_s"]),
+    r"([\d.]+) decoding in a step": lambda d: units.rounded(d["mean_batch"]),
     rf": {TIME} a step \(": lambda d: format_value(d["time_s"], "s"),
     r"MFU ([\d.]+ %)": lambda d: units.percent(d["mfu"], signed=False),
     rf"tokens take {TIME}": lambda d: format_value(d["time_to_train_s"], "s"),
