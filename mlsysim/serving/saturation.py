@@ -108,7 +108,7 @@ def saturation(
     >>> model = step_model(deploy("Llama-3.1-8B", "H100"))
     >>> found = saturation(model, load((0.0, 0.1, 0.2), 1000, 200), limits(Config(max_num_seqs=64), model))
     >>> round(found.running, 6), round(found.offered, 3), round(found.capacity, 1)
-    (64.0, 10.0, 23.2)
+    (64.0, 10.0, 23.5)
     """
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
         raise InputError(f"saturation: replicas = {replicas!r} must be a whole number of at least 1")

@@ -140,6 +140,5 @@ def test_no_link_of_the_front_page_bears_a_whole_title_and_its_answer_is_not_cut
     answer = page.locator("main pre.prose, main .prose pre").first
     assert answer.evaluate("e => e.scrollWidth <= e.clientWidth + 1")
     assert page.locator("main a.quarto-xref").count() == 0
-    assert (
-        page.locator("main a[href$='book/07-prefill-decode.html']").inner_text() == "the chapter on prefill and decode"
-    )
+    link = page.locator("main p:not(.ways *) a[href$='book/07-prefill-decode.html']").first
+    assert link.inner_text() == "the chapter on prefill and decode"

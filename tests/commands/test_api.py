@@ -131,7 +131,11 @@ def by_hand(
     made = capacity.replica_of(d, input_len=lens[0], output_len=lens[1])
     times = [factor * t for t in made.step_times]
     one = capacity.replica(
-        lambda n: times[n - 1], made.max_running, prefill_time=factor * made.prefill_time, output_len=lens[1]
+        lambda n: times[n - 1],
+        made.max_running,
+        prefill_time=factor * made.prefill_time,
+        output_len=lens[1],
+        prompt_variation=0.0,
     )
     places = one.max_running if slo.itl is None else one.batch_in_pace(slo.itl)
     if not places:
@@ -205,7 +209,7 @@ def test_serve_finds_what_a_loop_over_layouts_and_replicas_finds(
     lens = (1024, 256)
     counts = {tp: by_hand(model, device, tp, rate, slo, lens) for tp in (1, 2, 4, 8)}
     best = min((n * tp, tp) for tp, n in counts.items() if n is not None)
-    s = mlsysim.serve(model, device, slo=slo, rate=rate)
+    s = mlsysim.serve(model, device, slo=slo, rate=rate, precision="bf16", length_variation=0.0)
     assert (s.devices, s.deployment.split.tp) == best and s.answered and s.fits
     assert s.devices == s.replicas * s.deployment.devices
     low, high = s.devices_range or (0, 0)

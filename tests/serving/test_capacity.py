@@ -775,7 +775,9 @@ def test_the_pace_of_answers_on_a_server_that_mixes_prompts_and_answers(replicas
     found = mlsysim.simulate("Qwen3-32B", "H200", tp=4, replicas=replicas, **asked).simulation
     middle = [x.itl_s for x in found.records[2500:8500]]
     kept = sum(x <= 0.03 for x in middle) / len(middle)
-    assert kept == pytest.approx(share, abs=0.035) and ours.in_pace == pytest.approx(kept, abs=0.05)
+    assert kept == pytest.approx(share, abs=0.035)
+    more, less = (load(r, rate, replicas, itl=0.03).in_pace for rate in (40.8, 39.2))
+    assert more < kept < less  # a replica more is 5 % less load: the share falls from 0.98 to 0.7 within two of them
     assert ours.itl == pytest.approx(statistics.mean(middle), rel=0.03)
 
 
@@ -918,8 +920,14 @@ def test_replicas_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> Non
     assert cli.main([*arguments, "--ttft", "450 ms", "--itl", "40 ms", "--quantile", "0.95", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["load"]
     d = inference.deploy("Llama-3.1-70B", "H100", tp=4)
-    one = capacity.replica_of(d, input_len=1000, output_len=200, itl=0.04)
-    assert found == replicas_needed(one, 50.0, ttft=0.45, itl=0.04, quantile=0.95).to_dict()
+    # Lengths vary by half by default, and the times of prompts by what half a prompt more takes.
+    longer = inference.prefill(d, input_len=1500, batch=1).time / inference.prefill(d, input_len=1000, batch=1).time - 1
+    one = capacity.replica_of(d, input_len=1000, output_len=200, itl=0.04, variation=0.5, prompt_variation=longer)
+    needed = replicas_needed(one, 50.0, ttft=0.45, itl=0.04, quantile=0.95).to_dict()
+    assert found.keys() == needed.keys()
+    assert all(
+        v == (pytest.approx(needed[k], rel=1e-12) if isinstance(v, float) else needed[k]) for k, v in found.items()
+    )
     assert cli.main([*arguments, "--ttft", "450 ms", "--explain"]) == 0
     assert "eq-erlang-c" in capsys.readouterr().out
 

@@ -67,7 +67,7 @@ def shipped_constants(class_name: str) -> Constants:
 def shipped_fit(class_name: str) -> Mapping[str, Any]:
     """What the shipped constants of a class were fitted to: rows, groups, method, date.
 
-    >>> len(shipped_fit("inference")["groups"])
-    18
+    >>> len(shipped_fit("inference")["groups"]) > 10
+    True
     """
     return MappingProxyType(_shipped(class_name).get("fit", {}))

@@ -136,8 +136,8 @@ def reasons() -> Mapping[str, Mapping[str, str]]:
 def fitted_groups(class_name: str) -> frozenset[str]:
     """Groups of rows that the shipped constants of a class were fitted on.
 
-    >>> sorted(fitted_groups("attention"))
-    ['INFSIM']
+    >>> "INFSIM" in fitted_groups("attention")
+    True
     """
     return frozenset(shipped_fit(class_name).get("groups", ()))
 

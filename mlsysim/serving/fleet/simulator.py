@@ -661,7 +661,7 @@ def simulate(
     >>> model = step_model(deploy("Llama-2-7B", "H100"))
     >>> one = simulate(model, [Request(0.0, input_len=482, output_len=100)]).records[0]
     >>> round(1e3 * one.ttft_s, 1), round(1e3 * one.itl_s, 2)
-    (12.0, 6.24)
+    (11.7, 5.97)
     """
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
         raise InputError(f"simulate: replicas = {replicas!r} must be a whole number of at least 1")
