@@ -1,6 +1,7 @@
 """One step model behind serve, simulate and validate; what its terms are; the table of servers."""
 
 import math
+import statistics
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from mlsysim import catalog, inference, serving
 from mlsysim.efficiencies import MIDDLE, kernel_shares, known_server, launched_as, lineage, server_of, servers
 from mlsysim.errors import InputError
 from mlsysim.evidence.predictors import PREDICTORS, shipped_constants
+from mlsysim.evidence.rows import cases
 from mlsysim.inference import Efficiencies, decode_step, deploy, prefill
 from mlsysim.inference.work import pass_cost
 from mlsysim.serving_steps import TIER_0, Batch, StepModel, StepOptions, rates, step_model
@@ -233,6 +235,37 @@ def test_shares_of_kernels_are_those_of_the_tables(generation: str, device: str)
         latent["latent_attention"].compute,
         latent["latent_attention"].memory,
     )
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("generation", "kind", "devices", "sources", "least"),
+    [
+        ("Ampere", "products_16", "A100-SXM4-80GB", "AZURE VIDUR", 1024),
+        ("Hopper", "products_16", "H100-SXM5-80GB", "VIDUR", 1024),
+        ("Hopper", "products_8", "H100-SXM5-80GB", "AZURE MLE", 1024),
+        ("Blackwell", "products_16", "B200-SXM-180GB GB200", "MLE", 1024),
+        ("Blackwell", "products_8", "B200-SXM-180GB GB200", "MLE", 1024),
+        ("Blackwell", "products_4", "B200-SXM-180GB", "AO_B200_FP4", 4096),
+        ("Blackwell Ultra", "products_16", "GB300 B300-SXM-288GB", "TLX_GB300 MLE", 1024),
+        ("CDNA 3", "products_16", "MI300X", "MLE", 1024),
+        ("CDNA 3", "products_8", "MI300X", "AITER_MI300X_FP8", 1024),
+        ("CDNA 4", "products_4", "MI355X", "AITER_MI355X_FP4", 1024),
+    ],
+)
+def test_shares_of_products_are_medians_of_the_rows_that_ship(
+    generation: str, kind: str, devices: str, sources: str, least: int
+) -> None:
+    """Large products over the peak that their row names: kernels.toml is what the rows say."""
+    shares = [
+        2 * c.inputs["m"] * c.inputs["n"] * c.inputs["k"] / c.measured / c.inputs["peak_flops"]
+        for c in cases("gemm").cases
+        if c.group in sources.split()
+        and c.inputs["device"] in devices.split()
+        and c.inputs["precision"].endswith(kind.removeprefix("products_"))
+        and min(c.inputs["m"], c.inputs["n"], c.inputs["k"]) >= least
+    ]
+    assert kernel_shares((generation,)).values[kind] == pytest.approx(statistics.median(shares), rel=0.006)
 
 
 @pytest.mark.independent
