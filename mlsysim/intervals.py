@@ -42,7 +42,9 @@ __all__ = [
 
 KNOWN, NEW = "known", "new"  # domain of a prediction: sources were there, and err no more than where none was; or not
 LARGEST = 2.5  # a range wider than this factor each way says that we do not know
-STRENGTH = 2.0  # sources that a class counts as for a place, and all classes for a class
+STRENGTH = (
+    4.0  # votes of a class for a place, and of all classes for a class: the variance within places over the one between
+)
 _TOGETHER = "these parts together"
 
 
@@ -310,8 +312,8 @@ def spread_of(class_name: str, place: Mapping[str, str]) -> tuple[float, int]:
     0
     """
     family = _entry(class_name)["spread"]
-    own, near = _entry(class_name)["places"].get(place_name(place), (family, 0))
-    return float(pooled_share(own, family, near, STRENGTH)), near
+    own, votes, near = _entry(class_name)["places"].get(place_name(place), (family, 0.0, 0))
+    return float(pooled_share(own, family, votes, STRENGTH)), near
 
 
 @cache

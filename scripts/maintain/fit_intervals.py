@@ -36,7 +36,9 @@ def _short(value: float) -> str:
 def summary(name: str, values: Mapping[str, Any]) -> str:
     """What the ranges of a class are, and how the checks went."""
     spreads = values["spreads"]
-    own = sorted(float(pooled_share(size, values["spread"], n, STRENGTH)) for size, n in values["places"].values())
+    own = sorted(
+        float(pooled_share(size, values["spread"], votes, STRENGTH)) for size, votes, _ in values["places"].values()
+    )
     ends = " to ".join(f"x{interval_end(1.0, -spreads * s):.2f}" for s in (own[0], own[-1]))
     held = ", ".join(
         f"{what} {values[key]:.0%}" for what in ("sources", "domains") if (key := f"coverage_{what}") in values

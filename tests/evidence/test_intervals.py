@@ -16,7 +16,7 @@ from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence.cases import CLASSES as CASE_CLASSES
 from mlsysim.evidence.cases import Case, CaseFile
 from mlsysim.evidence.scoring import Report, ScoredRow, domains, leaving, ranges, summarise
-from mlsysim.evidence.scoring.conformal import GroupedErrors, row_weight
+from mlsysim.evidence.scoring.conformal import GroupedErrors, row_weight, vote
 from mlsysim.evidence.scoring.leaving import Leaving
 from mlsysim.parallelism import Plan
 
@@ -289,29 +289,46 @@ def _left(name: str, *errors: tuple[str, str, float]) -> ranges.Left:
 
 
 @pytest.mark.independent
-def test_the_size_of_a_source_holds_what_its_rows_share_and_what_they_do_not() -> None:
-    """Root of the square of the mean and the variance about it: 0.3 shared and 0.4 apart make 0.5."""
-    rows = [ranges.LeftError(str(i), "A", 0.3 + apart, "") for i, apart in enumerate((-0.4, 0.4))]
-    assert ranges.sizes(rows) == {"A": pytest.approx(0.5)}
-    assert ranges.sizes([ranges.LeftError("1", "A", 0.0, "")])["A"] > 0  # nothing is printed to more digits
+def test_four_fifths_of_a_source_are_no_further_off_than_its_size() -> None:
+    """Of eleven the ninth, which neither its sign nor two runs that went wrong make larger; of one and two rows the last."""
+    errors = [0.1, -0.2, 0.3, -0.4, 0.5, -0.6, 0.7, -0.8, 0.9, 4.0, -5.0]
+    rows = [ranges.LeftError(str(i), "A", e, "") for i, e in enumerate(errors)]
+    assert ranges.sizes(rows) == {"A": (0.9, pytest.approx(11 / 13))}
+    assert [ranges.sizes(rows[:n])["A"] for n in (1, 2)] == [(0.1, pytest.approx(1 / 3)), (0.2, 0.5)]
+    assert ranges.sizes([ranges.LeftError("1", "A", 0.0, "")])["A"][0] > 0  # nothing is printed to more digits
+
+
+@pytest.mark.independent
+def test_the_middle_of_sizes_is_that_of_their_logarithms_by_votes() -> None:
+    """Sources of 2, 2 and 18 rows have 0.5, 0.5 and 0.9 of a vote."""
+    assert [vote(n) for n in (2, 18)] == [0.5, 0.9]
+    logs = 0.5 * math.log(0.1) + 0.5 * math.log(0.4) + 0.9 * math.log(0.2)
+    assert ranges.middle([(0.1, 0.5), (0.4, 0.5), (0.2, 0.9)]) == (
+        pytest.approx(math.exp(logs / 1.9)),
+        pytest.approx(1.9),
+    )
 
 
 @pytest.mark.independent
 def test_a_class_takes_the_wider_of_sets_and_domains_and_is_drawn_to_the_others() -> None:
-    """Four sources of size 0.1, without their domains 0.2; the other class has eight of 0.4, without them 0.8."""
+    """Six sources of size 0.1, without their domains 0.2; the other class has twelve of 0.4, without them 0.8. One row has a third of a vote."""
     assert ranges.wider_spread(0.2, 0.1) == 0.2 and ranges.wider_spread(0.2, 0.5) == 0.5
     lefts = {
-        "gemm": _left("gemm", *((f"S{i}", "a", 0.1) for i in range(4))),
-        "attention": _left("attention", *((f"T{i}", "b", 0.4) for i in range(8))),
+        "gemm": _left("gemm", *((f"S{i}", "a", 0.1) for i in range(6))),
+        "attention": _left("attention", *((f"T{i}", "b", 0.4) for i in range(12))),
     }
     spreads = ranges.Spreads(lefts)
-    assert spreads.own == {"gemm": (pytest.approx(0.2), 4), "attention": (pytest.approx(0.8), 8)}
-    gemm = math.exp((4 * math.log(0.2) + 2 * math.log(0.8)) / 6)
+    approx = pytest.approx
+    assert spreads.own == {"gemm": (approx(0.2), approx(2.0)), "attention": (approx(0.8), approx(4.0))}
+    gemm = math.exp(
+        (2 * math.log(0.2) + 4 * math.log(0.8)) / 6
+    )  # all classes have four votes, as has a class for a place
     assert spreads.of_class("gemm") == pytest.approx(gemm)
-    assert spreads.of("gemm")("a") == pytest.approx(math.exp((4 * math.log(0.1) + 2 * math.log(gemm)) / 6))
+    assert spreads.of("gemm")("a") == pytest.approx(math.exp((2 * math.log(0.1) + 4 * math.log(gemm)) / 6))
+    assert spreads.places("gemm") == {"a": (approx(0.1), approx(2.0), 6)}
     assert spreads.of("gemm")("elsewhere") == pytest.approx(gemm)
     narrow = dataclasses.replace(lefts["gemm"], domains={})
-    assert ranges.Spreads({"gemm": narrow}).own["gemm"] == (pytest.approx(0.1), 4)
+    assert ranges.Spreads({"gemm": narrow}).own["gemm"] == (approx(0.1), approx(2.0))
 
 
 @pytest.mark.independent
@@ -320,9 +337,8 @@ def test_who_is_judged_has_no_vote_in_any_class() -> None:
     far, near = ("FAR", "a", 3.0), [(f"S{i}", "a", 0.1 * (-1) ** i) for i in range(10)]
     lefts = {name: _left(name, far, *near) for name in ("gemm", "attention")}
     without = ranges.Spreads(lefts, "FAR")
-    assert {n for _, n in without.own.values()} == {10} and without.of("gemm")("a") < 0.3 < ranges.Spreads(lefts).of(
-        "gemm"
-    )("a")
+    assert {round(votes, 9) for _, votes in without.own.values()} == {round(10 / 3, 9)}
+    assert without.of("gemm")("a") < ranges.Spreads(lefts).of("gemm")("a")
     standard = ranges.in_spreads(lefts)
     assert standard["gemm", "FAR"] == [pytest.approx(3.0 / without.of("gemm")("a"))]
     assert ranges.quantile(standard, source="FAR") < ranges.quantile(standard) or ranges.quantile(standard) < 3.0

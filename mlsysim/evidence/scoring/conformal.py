@@ -5,7 +5,8 @@ its promise where no source moves the fit much, and without the guarantee of dat
 
 Rows of one source err together, so they cannot count as independent: the next measurement comes from a *new* source. Each
 of k sources gets the weight 1/(k + 1), split evenly over its rows; the remaining 1/(k + 1) stands for the new source, and
-its whole vote counts as if it lay beyond the range. What is ranked is the size of an error, so that the range reaches as
+its whole vote counts as if it lay beyond the range. A source of one or two rows says little about itself, so its vote is n / (n + 2)
+of a whole one, as a source's mean is weighted in random effects, and votes are counted in means of them. What is ranked is the size of an error, so that the range reaches as
 far up as down. A quantile at each end, each with the whole vote, holds far more than it promises where sources are few, since
 each end then stands near the most extreme row of all.
 """
@@ -24,6 +25,7 @@ from mlsysim.results import Result
 
 MIN_GROUPS = 9  # for 80 %: below, one vote is more than half of what may lie outside
 NOMINAL = 0.8
+HALF_VOTE = 2.0  # rows of half a vote: the variance of log sizes within a source over the one between sources, median of the classes
 
 
 @equation("eq-row-weight", formula="1 / ((groups + 1) * rows)", domain={"groups": "[1, inf)", "rows": "[1, inf)"})
@@ -51,6 +53,15 @@ def row_weight(groups: Num, rows: Num) -> Num:
     Source: lee2023hierarchical, hierarchical conformal prediction.
     """
     return 1 / ((groups + 1) * rows)
+
+
+def vote(rows: float) -> float:
+    """How much a source of some rows counts, where one of very many counts one.
+
+    >>> vote(2), vote(198)
+    (0.5, 0.99)
+    """
+    return rows / (rows + HALF_VOTE)
 
 
 @dataclass(frozen=True)
@@ -94,8 +105,9 @@ class GroupedErrors(Result):
         if 2 * beyond > outside * (1 + 1e-12):
             needed = math.ceil(2 / outside * (1 - 1e-12)) - 1
             raise InputError(f"quantiles: {k} sources are too few for a range of {nominal:.0%}; {needed} are needed")
-        rows = [(error, len(group)) for group in self.groups for error in group]
-        weighted = sorted((-abs(error), float(row_weight(k, n))) for error, n in rows)
+        votes = [vote(len(group)) for group in self.groups]
+        rows = [(e, len(group), v * k / sum(votes)) for group, v in zip(self.groups, votes, strict=True) for e in group]
+        weighted = sorted((-abs(error), float(row_weight(k, n)) * share) for error, n, share in rows)
         size = -_reach(weighted, outside - beyond)
         return -size, size
 

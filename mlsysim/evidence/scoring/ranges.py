@@ -1,8 +1,9 @@
 """Ranges made of errors that their predictions had not seen, with the spread between sources, domains and sets in them.
 
-A source's errors have a size, the root of their mean square, which holds what its rows share and what they do not. Of the sizes of
-its sources every class has a spread, and every place (generation, kind, precision, phase) has one of its own sources. Few sources say
-little, so the spread of a place is drawn towards its class's, and that towards all classes' (eq-pooled-share). A range is as many
+A source's errors have a size, which four fifths of them do not exceed, as a range promises; a run that compiled its kernels while it
+was timed makes a source no larger. Of the sizes of its sources every class has a spread, their geometric mean, and every place
+(generation, kind, precision, phase) has one of its own sources. Few sources say little, and sources of few rows less, so the spread of
+a place is drawn towards its class's, and that towards all classes' (eq-pooled-share). A range is as many
 spreads wide as hold four fifths of the sources of all classes, each judged without itself; a class with many moves from there to its own.
 
 An error counts when constants predicted it that had seen neither its source nor any other of its set, since strangers' rows come in a
@@ -11,7 +12,7 @@ set of their own; and for ground that nobody has seen, neither its source nor it
 
 import datetime
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -23,7 +24,7 @@ from mlsysim.equations import POSITIVE, equation
 from mlsysim.evidence.cases import Case, CaseFile
 from mlsysim.evidence.metrics import mean
 from mlsysim.evidence.rows import SETS
-from mlsysim.evidence.scoring.conformal import MIN_GROUPS, NOMINAL, GroupedErrors
+from mlsysim.evidence.scoring.conformal import MIN_GROUPS, NOMINAL, GroupedErrors, vote
 from mlsysim.evidence.scoring.domains import domain_of, sources_of_parts
 from mlsysim.evidence.scoring.leaving import Leaving, by_set
 from mlsysim.evidence.scoring.report import Report, fit, score_with
@@ -48,9 +49,9 @@ def wider_spread(sets: Num, domains: Num) -> Num:
     Parameters
     ----------
     sets : float or array, 1
-        Mean size of the errors of sources whose whole set was left out.
+        Middle size of the errors of sources whose whole set was left out.
     domains : float or array, 1
-        Mean size of the errors of sources that were left out together with the domains they lie in.
+        Middle size of the errors of sources that were left out together with the domains they lie in.
 
     Returns
     -------
@@ -170,16 +171,27 @@ def shared_error(cases: Sequence[Case], errors: Iterable[LeftError]) -> dict[str
     return {"shared": mean(shares), "shared_sources": len(votes), "shared_pairs": sum(map(len, votes.values()))}
 
 
-def sizes(errors: Iterable[LeftError]) -> dict[str, float]:
-    """Of every source the size of its errors: the root of their mean square.
+def sizes(errors: Iterable[LeftError]) -> dict[str, tuple[float, float]]:
+    """Of every source the size of its errors, which four fifths of them do not exceed, and its vote.
 
-    >>> sizes([LeftError("1", "A", 0.3, ""), LeftError("2", "A", -0.4, "")])["A"] == 0.125**0.5
-    True
+    >>> sizes([LeftError(str(i), "A", e, "") for i, e in enumerate((0.3, -0.4, 0.1, 0.2, 9.0))])["A"][0]
+    0.4
     """
     by: dict[str, list[float]] = {}
     for e in errors:
-        by.setdefault(e.source, []).append(e.error**2)
-    return {source: max(_LEAST, mean(squares) ** 0.5) for source, squares in by.items()}
+        by.setdefault(e.source, []).append(abs(e.error))
+    found = {source: sorted(each)[math.ceil(NOMINAL * len(each)) - 1] for source, each in by.items()}
+    return {source: (max(_LEAST, size), vote(len(by[source]))) for source, size in found.items()}
+
+
+def middle(sizes: Collection[tuple[float, float]]) -> tuple[float, float]:
+    """The geometric mean of some sizes by their votes, and how many votes these are.
+
+    >>> middle([(0.1, 0.5), (0.4, 0.5)])
+    (0.2, 1.0)
+    """
+    votes = math.fsum(v for _, v in sizes)
+    return math.exp(math.fsum(v * math.log(size) for size, v in sizes) / votes), votes
 
 
 @dataclass(frozen=True)
@@ -194,42 +206,42 @@ class Spreads:
         return [e for e in errors if not e.counted and e.source != self.source and e.id not in self.rows]
 
     @cached_property
-    def own(self) -> Mapping[str, tuple[float, int]]:
-        """Of every class the spread that its own sources say, and how many they are; nothing of a class without sources."""
+    def own(self) -> Mapping[str, tuple[float, float]]:
+        """Of every class the spread that its own sources say, and how many votes they have; nothing of a class without sources."""
         found = {}
         for name, left in self.lefts.items():
             alone = sizes(self._kept(left.sets))
             both = sizes(self._kept(e for errors in left.domains.values() for e in errors))
             if alone:
-                without_set = mean(list(alone.values()))
-                without_both = mean(list(both.values())) if both else without_set
-                found[name] = (float(wider_spread(without_set, without_both)), len(alone))
+                without_set, votes = middle(alone.values())
+                without_both = middle(both.values())[0] if both else without_set
+                found[name] = (float(wider_spread(without_set, without_both)), votes)
         return found
 
     def of_class(self, name: str) -> float:
         """Spread of a class, drawn towards that of the others."""
         others = [spread for other, (spread, _) in self.own.items() if other != name]
-        spread, n = self.own.get(name, (1.0, 0))
+        spread, votes = self.own.get(name, (1.0, 0.0))
         if not others:
             return spread
         family = math.exp(mean([math.log(s) for s in others]))
-        return float(pooled_share(spread, family, n, STRENGTH))
+        return float(pooled_share(spread, family, votes, STRENGTH))
 
-    def places(self, name: str) -> dict[str, tuple[float, int]]:
-        """Of every place of a class the spread that its own sources say, and how many they are."""
+    def places(self, name: str) -> dict[str, tuple[float, float, int]]:
+        """Of every place of a class the spread that its own sources say, their votes, and how many they are."""
         by: dict[str, list[LeftError]] = {}
         for e in self._kept(self.lefts[name].sets):
             by.setdefault(e.place, []).append(e)
-        found = {place: list(sizes(errors).values()) for place, errors in by.items()}
-        return {place: (mean(each), len(each)) for place, each in found.items()}
+        found = {place: sizes(errors).values() for place, errors in by.items()}
+        return {place: (*middle(each), len(each)) for place, each in found.items()}
 
     def of(self, name: str) -> Callable[[str], float]:
         """Spread of a place of a class, drawn towards that of the class."""
         family, places = self.of_class(name), self.places(name)
 
         def spread(place: str) -> float:
-            own, n = places.get(place, (family, 0))
-            return float(pooled_share(own, family, n, STRENGTH))
+            own, votes, _ = places.get(place, (family, 0.0, 0))
+            return float(pooled_share(own, family, votes, STRENGTH))
 
         return spread
 
@@ -406,7 +418,7 @@ def entries(
                 own[f"judged_{what}"] = len(shares)
                 own |= {f"error_{what}": error} if math.isfinite(error) else {}
         own |= left.shared
-        own["places"] = {place: [size, n] for place, (size, n) in sorted(spreads.places(name).items())}
+        own["places"] = {place: list(found) for place, found in sorted(spreads.places(name).items())}
         exact = _arithmetic(left)
         if len(exact.groups) >= MIN_GROUPS:
             low, high = exact.quantiles()
