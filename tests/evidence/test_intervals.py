@@ -199,10 +199,10 @@ def test_an_answer_says_on_which_ground_it_lies() -> None:
 
 @pytest.mark.independent
 def test_ground_is_known_only_if_its_left_out_rows_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six sources in one place err by half as much as those of the class, six in another by twice as much: ends by hand."""
+    """Sources of six votes err in one place by half as much as those of the class, and in another by twice as much: ends by hand."""
     entry = {
         "spread": 0.2, "spreads": 1.5, "groups": 12, "rows": 99, "coverage_sources": 0.8,
-        "places": {"a | x |  | ": [0.1, 6], "b | x |  | ": [0.4, 6]},
+        "places": {"a | x |  | ": [0.1, 6.0, 8], "b | x |  | ": [0.4, 6.0, 8]},
         "seen": {"generation": ["a", "b"], "kind": ["x", "y"]},
     }  # fmt: skip
     shared = {"nominal": 0.8, "spreads": 1.5, "date": "2026-11-23", "sources": 12, "rows": 99}
@@ -215,7 +215,7 @@ def test_ground_is_known_only_if_its_left_out_rows_say_so(monkeypatch: pytest.Mo
         }
     finally:
         intervals.error_quantiles.cache_clear(), intervals.seen.cache_clear(), intervals.class_names.cache_clear()
-    drawn = {size: size**0.75 * 0.2**0.25 for size in (0.1, 0.4)}  # six sources against two
+    drawn = {size: size**0.6 * 0.2**0.4 for size in (0.1, 0.4)}  # six votes against four
     assert math.log(found["a", "x"].high) == pytest.approx(1.5 * drawn[0.1])
     assert math.log(found["b", "x"].high) == pytest.approx(1.5 * drawn[0.4])
     assert math.log(found["a", "y"].high) == math.log(found["c", "x"].high) == pytest.approx(1.5 * 0.2)
