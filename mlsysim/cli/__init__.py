@@ -40,6 +40,7 @@ COMMANDS = {
     "bench-device": "measure bandwidth by access pattern, matrix products and attention on this device (fidelity level Tier 2)",
     "sweep": "a solver over every combination of lists and ranges, as CSV or JSON",
     "validate": "predict published measurements and score the predictions",
+    "mcp": "answer an assistant's calls of these commands, over the Model Context Protocol",
     "grade": "grade a folder of submitted notebooks, each in a sandbox, into one CSV file",
 }
 _ELSEWHERE = {
