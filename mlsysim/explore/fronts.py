@@ -254,7 +254,7 @@ def _range_words(p: Point, which: str) -> str:
 def _formats(model: Model, device: Device, wanted: Sequence[str] | None) -> Iterator[tuple[str, dict[str, str]]]:
     """Name of a format, and how a deployment writes it: what the device multiplies in, and what stays wider."""
     for name in wanted or FORMATS:
-        own = "mxfp4" if model.stored == "mxfp4" else "nvfp4"
+        own = "mxfp4" if "mxfp4" in (model.stored, model.stored_experts) else "nvfp4"
         if name in ("fp4", MIXED):
             products = "fp4" if device.has("peak_flops.fp4") else "bf16" if model.stored == "mxfp4" else ""
             if not products:

@@ -13,7 +13,7 @@ from mlsysim.memory.activations import (
     output_activations,
     stored_activations,
 )
-from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_paged, kv_cache_window
+from mlsysim.memory.cache import kv_cache, kv_cache_compressed, kv_cache_mla, kv_cache_paged, kv_cache_window
 from mlsysim.memory.fit import (
     GATHERED,
     LEFT_OUT,
@@ -27,6 +27,7 @@ from mlsysim.memory.fit import (
     model_state_memory,
     peak_memory,
     state_of,
+    token_cache,
     training_memory,
 )
 from mlsysim.memory.formats import SCALINGS, Scaling, scaled_bytes
@@ -98,6 +99,7 @@ __all__ = [
     "kv_cache_mla",
     "kv_cache_of",
     "kv_cache_paged",
+    "kv_cache_compressed",
     "kv_cache_window",
     "model_state_memory",
     "output_activations",
@@ -112,6 +114,7 @@ __all__ = [
     "server_tokens",
     "server_weights",
     "state_of",
+    "token_cache",
     "static_workspace",
     "stored_activations",
     "training_memory",

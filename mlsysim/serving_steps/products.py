@@ -61,7 +61,8 @@ def _of_layer(layer: Layer, hidden: int, tp: int, fused: bool) -> list[Product]:
         found.append(Product("recurrence_in", hidden, width / tp, layer.count))
     for o in matrices:
         name, key = _NAMES.get((o.part, o.name), o.name), (o.part, o.name)
-        k, n = (o.k / tp if o.split == "k" else o.k), (o.n / tp if o.split == "n" else o.n)
+        columns = o.n * o.copies if o.part == "attention" else o.n  # of all groups
+        k, n = (o.k / tp if o.split == "k" else o.k), (columns / tp if o.split == "n" else columns)
         part = "projections" if o.part in ("attention", "indexer", "recurrence") else "mlp"
         if key in _LEFT_OUT or o in inputs or (own and o.part == "attention" and o.name in ("k", "v")):
             continue
@@ -70,7 +71,7 @@ def _of_layer(layer: Layer, hidden: int, tp: int, fused: bool) -> list[Product]:
         elif o.part == "shared_experts" and o.name in ("up", "down"):  # all of them in one
             k, n = (o.copies * k, n) if o.name == "down" else (k, o.copies * n)
             found.append(Product(name, k, n, layer.count, part=part))
-        elif o.name == "index_k":  # with the weights of its heads
+        elif o.name in ("index_k", "compress") and o.part == "indexer":  # with the weights of its heads
             heads = next(one.heads for one in layer.operations if isinstance(one, Indexer))
             found.append(Product(name, k, n + heads, layer.count, part=part))
         else:

@@ -70,18 +70,22 @@ class ShortCut:
         device, host, launches = self.rest(counts)
         (_, all_read), near, prompt_pairs = self.work.far, self.work.windowed, self.work.prompt_pairs
         (pair, token, begin_prompts), (one, other, begin) = self.prompts, self.answers
+        # the unit's prompt and answer met these too
+        always = self.work.always
+        token, one, other = (seconds / (1.0 + always) for seconds in (token, one, other))
+        prompted = always * max(0.0, counts.prefill_tokens)
         slope, prompts = one if one > other else other, counts.prefills
         some_prompts, some = (min(1.0, n) if self.parts else float(n > 0.0) for n in (prompts, counts.decodes))
 
         def seconds(context: float, windowed: float, batch: Batch | None = None) -> float:
             busy, fine = device, context >= 0.0 <= windowed
             if prompts and batch is not None:
-                pairs = prompt_pairs(batch.prefill_pairs, batch.windowed_pairs)
-                read = all_read * batch.prefill_read + near * batch.windowed_read
+                pairs = prompt_pairs(batch.prefill_pairs, batch.windowed_pairs) + prompted
+                read = all_read * batch.prefill_read + near * batch.windowed_read + always * prompts
                 fine = fine and pairs >= 0.0 <= read
                 compute, memory = pairs * pair, read * token
                 busy += some_prompts * (begin_prompts + (compute if compute > memory else memory))
-            busy += some * (begin + (all_read * context + near * windowed) * slope)
+            busy += some * (begin + (all_read * context + near * windowed + always * counts.decodes) * slope)
             if fine and 0.0 <= busy < _INFINITE:
                 return host + (busy if busy > launches else launches)
             return float(self.long(batch or replace(counts, context=context, windowed_context=windowed)))

@@ -418,10 +418,10 @@ class StepModel(Result):
             bytes = read * w.kv_elements * s.kv_bytes / min(s.tp, w.kv_shards)
             return self._kernel(name, name, w.layers * minimum(1.0, sequences), flops, bytes, self._rate(rate), True)
 
-        decoding = r.latent_attention if self.model.is_mla else r.decode_attention
-        pairs = w.prompt_pairs(batch.prefill_pairs, batch.windowed_pairs)
-        read = all_read * batch.prefill_read + near * batch.windowed_read
-        seen = all_read * batch.context + near * batch.windowed_context
+        decoding = r.latent_attention if w.latent else r.decode_attention
+        pairs = w.prompt_pairs(batch.prefill_pairs, batch.windowed_pairs) + w.always * batch.prefill_tokens
+        read = all_read * batch.prefill_read + near * batch.windowed_read + w.always * batch.prefills
+        seen = all_read * batch.context + near * batch.windowed_context + w.always * batch.decodes
         return (
             one("prefill_attention", r.prefill_attention, pairs, read, w.key_value_macs, batch.prefills),
             one("decode_attention", decoding, seen, seen, w.absorbed_macs, batch.decodes),
