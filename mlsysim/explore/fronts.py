@@ -542,7 +542,7 @@ def _loops(
     decode = pool([c.decode for c in choices], [c.decoders for c in choices], serving.answers(eff, by))
     prefill = pool([c.prefill for c in choices], [c.prefillers for c in choices], eff) if apart else None
     w = first.work
-    cache = input_len * w.kv_elements * w.layers * first.split.kv_bytes
+    cache = input_len * w.kv_elements * (1.0 - w.thinned) * w.layers * first.split.kv_bytes
     return serving.closed_loop(
         w,
         decode,

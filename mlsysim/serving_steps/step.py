@@ -169,11 +169,12 @@ class StepModel(Result):
         r, w = self.options, self.deployment.work
         if not (r.mixing == "additive" and r.granularity == "kernel" and r.overhead in ("kernels", "none")):
             return None
+        bare = replace(self, deployment=ShortCut.bare(self.deployment)) if w.always else self
         prompts, answers = (
             (k.compute_time, k.memory_time, k.layers * (k.rate.start * k.starts))
-            for k in self._attention_kernels(ShortCut.unit(w))
+            for k in bare._attention_kernels(ShortCut.unit(w))
         )
-        return ShortCut(w, prompts, answers, self._rest, self._long, parts=True)
+        return ShortCut(w, prompts, answers, bare._rest, self._long, parts=True)
 
     def _rest(self, counts: Batch) -> tuple[float, float, float]:
         """The part of a step that depends on the counts of rows alone; nothing hides under the host."""
