@@ -531,6 +531,17 @@ def read_model(name: str, raw: Any, file: str) -> Model:
         else:
             given[key] = value
     given["published"] = MappingProxyType(published)
+    if "config" in raw:  # what the reader of config.json asks for
+        from mlsysim.catalog.hf import fields_of  # here: it reads into a Model
+
+        if not isinstance(config := given.pop("config"), Mapping):
+            raise InputError(f"{where}, config = {str(config)[:40]!r} must be a table with the keys of a config.json")
+        try:
+            return Model(**(fields_of(config) | {"name": name} | given))
+        except TypeError as error:
+            raise InputError(f"{where}: beside config {str(error).rpartition(' ')[2]} is no field of a model") from error
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
     if "heads" in raw:  # the sizes of a decoder in place of blocks
         try:
             return decoder(name, **given)

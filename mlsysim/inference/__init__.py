@@ -6,6 +6,7 @@
 from mlsysim.inference.context import (
     chunk_work,
     context_crossover,
+    compressed_reading,
     context_reading,
     context_work,
     hybrid_gain,
@@ -53,6 +54,7 @@ __all__ = [
     "chunk_work",
     "chunked_prefill_bytes",
     "context_crossover",
+    "compressed_reading",
     "context_reading",
     "context_work",
     "decode_batch_crossover",

@@ -534,7 +534,6 @@ def test_experts_without_weights_are_picked_and_cost_nothing() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        "deepseek_v4",
         "diffllama",
         "doge",
         "dots3_note_text",
