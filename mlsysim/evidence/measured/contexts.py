@@ -59,6 +59,17 @@ def _step_flops(name: str, tokens: float, attention: float, index: float) -> flo
     )
 
 
+def step_share(
+    model: str, other: str = "DeepSeek-V3.2", tokens: float = 2**20, attention: float = 1.0, index: float = 1.0
+) -> float:
+    """FLOPs of a token after a context over those of another model, whose indexer counts in full.
+
+    >>> round(step_share("DeepSeek-V4-Pro"), 2)
+    0.26
+    """
+    return _step_flops(model, tokens, attention, index) / _step_flops(other, tokens, attention, 1.0)
+
+
 RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], float]] = {
     "state-block": _state_block,
     "state-tokens": lambda _, i: float(inference.context_crossover(**i)),
@@ -76,8 +87,5 @@ RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], float]] = {
         memory.kv_cache_of(i["other"], 1, i["tokens"]) / memory.kv_cache_of(i["model"], 1, i["tokens"])
     ),
     "compressed-share": _compressed_share,
-    "step-share": lambda _, i: (
-        _step_flops(i["model"], i["tokens"], i["attention"], i["index"])
-        / _step_flops(i["other"], i["tokens"], i["attention"], 1.0)
-    ),
+    "step-share": lambda _, i: step_share(**i),
 }
