@@ -125,10 +125,11 @@ def latent_attention(
 ) -> Block:
     """Multi-head latent attention: keys and values are made from ``kv_rank`` numbers of a token, which alone are cached.
 
-    ``head_dim`` is a key's part without position, ``rope_dim`` the rotary part that all heads share; queries come from
+    ``head_dim`` is a key's part without position, ``rope_dim`` the rotary part that all heads share (0: none); queries come from
     ``q_rank`` numbers (0: from the residual stream).
     """
-    _check(heads=heads, head_dim=head_dim, kv_rank=kv_rank, rope_dim=rope_dim)
+    _check(heads=heads, head_dim=head_dim, kv_rank=kv_rank)
+    _check(0, rope_dim=rope_dim)
     value, query = value_dim or head_dim, head_dim + rope_dim
     found: list[Operation] = []
     if q_rank:
@@ -231,8 +232,11 @@ def _results(hidden: int, heads: int, value: int, bias: bool, gate: str, sinks: 
     return (*found, Product("attention", "output", heads * value, hidden, "k", bias * hidden), Message(hidden))
 
 
-def indexer(hidden: int, *, heads: int, size: int, q_rank: int = 0, weights: bool = True) -> Block:
-    """What picks the keys that attention reads (DeepSeek-V3.2): queries, one key with a layer norm, a weight a head."""
+def indexer(hidden: int, *, heads: int, size: int, q_rank: int = 0, weights: bool = True, pool: int = 0) -> Block:
+    """What picks the keys that attention reads (DeepSeek-V3.2): queries, one key with a layer norm, a weight a head.
+
+    ``pool``: so many tokens share a key, which is their mean by learned weights (GLM-5-Next); 0: each has its own.
+    """
     _check(heads=heads, size=size)
     found: Block = (
         Product("indexer", "index_q", q_rank or hidden, heads * size),
@@ -240,7 +244,11 @@ def indexer(hidden: int, *, heads: int, size: int, q_rank: int = 0, weights: boo
         Vector("indexer", "index_norm", 2 * size),
     )
     weighted: Block = (Product("indexer", "index_weights", hidden, heads),) if weights else ()
-    return (*found, *weighted, Indexer(heads, size))
+    pooled: Block = ()
+    if pool:
+        pooled = (Product("indexer", "index_gate", hidden, size), Vector("indexer", "index places", pool * size))
+        pooled += (Compressor(pool, pool, 2 * size),)
+    return (*found, *weighted, *pooled, Indexer(heads, size, pool or 1))
 
 
 def _parts(kind: str, part: Mapping[str, int]) -> tuple[Mapping[str, tuple[int, int]], Mapping[str, int]]:

@@ -372,7 +372,17 @@ def _layer(layer: Layer) -> dict[str, Any]:
 
 
 _ABOUT = (
-    *("tower_parameters", "rotary_rows", "rotary_dim", "parameters_only", "stored", "stored_experts", "aliases", "family", "estimated"),
+    *(
+        "tower_parameters",
+        "rotary_rows",
+        "rotary_dim",
+        "parameters_only",
+        "stored",
+        "stored_experts",
+        "aliases",
+        "family",
+        "estimated",
+    ),
     *("notes", "source", "where", "published"),
 )
 
@@ -539,7 +549,9 @@ def read_model(name: str, raw: Any, file: str) -> Model:
         try:
             return Model(**(fields_of(config) | {"name": name} | given))
         except TypeError as error:
-            raise InputError(f"{where}: beside config {str(error).rpartition(' ')[2]} is no field of a model") from error
+            raise InputError(
+                f"{where}: beside config {str(error).rpartition(' ')[2]} is no field of a model"
+            ) from error
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
     if "heads" in raw:  # the sizes of a decoder in place of blocks

@@ -215,12 +215,12 @@ def _cores(m: Model, seq: Num, causal: bool) -> list[tuple[str, Num | None, dict
             parts.append(("picked core", layers, *_picked(core, seq, causal)))
         else:
             parts.append(("core", layers, seq, of))
-    parts += [("indexer", layers / one.ratio, seq, (one.heads, one.size, 0)) for layers, one in m.indexers]
+    parts += [("indexer", n / one.ratio, seq, (one.heads, one.size, 0)) for n, one in m.indexers]
     found = []
-    for name, layers, window, (heads, query, value) in parts:
-        if layers:
+    for name, times, window, (heads, query, value) in parts:
+        if times:
             context = _context(seq, window, causal)
-            given = {"layers": layers, "context": context, "heads": heads, "qk_dim": query, "v_dim": value}
+            given = {"layers": times, "context": context, "heads": heads, "qk_dim": query, "v_dim": value}
             found.append((name, window, given))
     for layers, scan, _ in m.recurrences:
         if scan.columns:

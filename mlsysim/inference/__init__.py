@@ -5,8 +5,8 @@
 
 from mlsysim.inference.context import (
     chunk_work,
-    context_crossover,
     compressed_reading,
+    context_crossover,
     context_reading,
     context_work,
     hybrid_gain,
@@ -53,8 +53,8 @@ __all__ = [
     "cache_readings",
     "chunk_work",
     "chunked_prefill_bytes",
-    "context_crossover",
     "compressed_reading",
+    "context_crossover",
     "context_reading",
     "context_work",
     "decode_batch_crossover",

@@ -133,7 +133,11 @@ def _kernels(m: Model) -> float:
         shared = any(isinstance(o, Product) and (o.part, o.name) == ("shared_experts", "up") for o in ops)
         mixed = any(isinstance(o, Attention | Scan) for o in ops)
         if any(isinstance(o, Attention) for o in ops):
-            products = 4 + ("q_down" in names) if "kv_down" in names else 2 + 2 * ("output_down" in names) + ("compress" in names)
+            products = (
+                4 + ("q_down" in names)
+                if "kv_down" in names
+                else 2 + 2 * ("output_down" in names) + ("compress" in names)
+            )
             total += layer.count * (products + 2)
         total += layer.count * _STREAMS * sum(isinstance(o, Streams) for o in ops)
         total += layer.count * 4 * any(isinstance(o, Scan) for o in ops)

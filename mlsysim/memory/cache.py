@@ -177,7 +177,8 @@ def kv_cache_compressed(
 
     Source: vllm2026deepseekv4, section on the KV cache; transformers2026deepseekv4, DeepseekV4HCACache and DeepseekV4CSACache.
     """
-    return layers * batch * ((minimum(tokens, window) + tokens / ratio) * entry + tokens / ratio * index_entry) * element_bytes
+    entries = tokens / ratio
+    return layers * batch * ((minimum(tokens, window) + entries) * entry + entries * index_entry) * element_bytes
 
 
 @equation(

@@ -37,7 +37,9 @@ def _served() -> dict[str, str]:
     for run, points in fronts.front_runs(25).items():
         if points[0].drafted:
             none, every = fronts.check_run(run, 1.0), fronts.check_run(run, 1.0 + points[0].drafted)
-            quick += [b["itl"].predicted <= a["itl"].measured <= a["itl"].predicted for a, b in zip(none, every, strict=True)]
+            quick += [
+                b["itl"].predicted <= a["itl"].measured <= a["itl"].predicted for a, b in zip(none, every, strict=True)
+            ]
         else:
             full += [c["device_rate"] for c in fronts.check_run(run)]
     off = [c.predicted / c.measured for c in full]
@@ -105,7 +107,10 @@ def numbers() -> dict[str, Any]:
     shape = {"tokens": LONG, "token_bytes": entry, "window": sides[4].window}
     reads = inference.compressed_reading(**shape, ratio=4, picked=sides[4].picked, index_bytes=index)
     holds = memory.kv_cache_compressed(1, 1, LONG, sides[4].window, 4, sides[4].cached, index / 2.0)
-    v4_checks = {n: evidence.check(f"v4-{n}") for n in ("pro-million", "pro-times-less", "pro-cache-share", "pro-step", "flash-step")}
+    v4_checks = {
+        n: evidence.check(f"v4-{n}")
+        for n in ("pro-million", "pro-times-less", "pro-cache-share", "pro-step", "flash-step")
+    }
     return {
         "compressed": {
             "reads": units.format(float(reads), "byte", 2),

@@ -3,7 +3,7 @@
 import pytest
 
 from mlsysim import catalog, evidence, flops, inference, memory, serving_steps
-from mlsysim.catalog import from_hf_config
+from mlsysim.catalog import blocks, from_hf_config
 from mlsysim.catalog.operations import Attention, Compressor, Indexer, Product, Streams
 from mlsysim.errors import InputError
 from mlsysim.evidence.measured import fronts
@@ -44,7 +44,9 @@ def test_the_cache_of_a_million_tokens() -> None:
     # rows of keys and of gates: of two groups of four, twice as wide for the overlap; of one group of 128
     waiting = 4 * 2 * (30 * 8 * 2 * (512 + 128) + 31 * 128 * 512)
     assert memory.kv_cache_of(PRO, 1, LONG) == 2 * (window + sparse + heavy) + waiting
-    assert memory.kv_cache_of("DeepSeek-V3.2", 1, LONG) / memory.kv_cache_of(PRO, 1, LONG) == pytest.approx(8.7, abs=0.05)
+    assert memory.kv_cache_of("DeepSeek-V3.2", 1, LONG) / memory.kv_cache_of(PRO, 1, LONG) == pytest.approx(
+        8.7, abs=0.05
+    )
     assert memory.token_cache(PRO) == 2 * (30 / 4 * (512 + 128) + 31 / 128 * 512)
     # Flash: two layers have the window alone
     flash = 2 * (43 * 128 * 512 + 21 * LONG / 4 * (512 + 128) + 20 * LONG / 128 * 512)
@@ -108,10 +110,10 @@ def test_residual_streams_are_traffic_on_every_rank() -> None:
 def test_what_a_compressed_block_is_made_of() -> None:
     kinds = {c.ratio: n for n, c in PRO.cores}
     assert kinds == {128: 31, 4: 30} and {c.ratio: n for n, c in FLASH.cores} == {0: 2, 4: 21, 128: 20}
-    assert dict((o.ratio, n) for n, o in PRO.compressors if o.width > 512) == {4: 30, 128: 31}
+    assert {o.ratio: n for n, o in PRO.compressors if o.width > 512} == {4: 30, 128: 31}
+    sizes = {"heads": 4, "head_dim": 8, "q_rank": 8, "groups": 3, "output_rank": 4, "window": 4}
     with pytest.raises(InputError, match="groups = 3 must divide heads = 4"):
-        sizes = {"heads": 4, "head_dim": 8, "q_rank": 8, "groups": 3, "output_rank": 4, "window": 4}
-        catalog.blocks.compressed_attention(16, **sizes)
+        blocks.compressed_attention(16, **sizes)
     assert Attention(4, 1, 8, 8, 8, window=4, ratio=2).met == ((1, 4), (2, 0))
     assert isinstance(PRO.indexers[0][1], Indexer) and isinstance(PRO.compressors[0][1], Compressor)
     down = next(o for x in PRO.layers for o in x.operations if isinstance(o, Product) and o.name == "output_down")
@@ -126,7 +128,9 @@ def test_published_points_lie_where_the_chapter_says() -> None:
     for name, points in runs.items():
         if points[0].drafted:
             none, every = fronts.check_run(name, 1.0), fronts.check_run(name, 4.0)
-            inside += sum(b["itl"].predicted <= a["itl"].measured <= a["itl"].predicted for a, b in zip(none, every, strict=True))
+            inside += sum(
+                b["itl"].predicted <= a["itl"].measured <= a["itl"].predicted for a, b in zip(none, every, strict=True)
+            )
         else:
             assert all(0.9 < c["device_rate"].predicted / c["device_rate"].measured < 4 for c in fronts.check_run(name))
     assert inside >= 11

@@ -127,7 +127,8 @@ def test_steps_of_sparse_attention_overtake_those_of_full_attention() -> None:
 
 @pytest.mark.independent
 @pytest.mark.parametrize(
-    "name", ["DeepSeek-V3.2", "DeepSeek-V4-Flash", "Qwen3.5-27B", "Gemma-3-27b", "Mamba-2-2.7B", "Nemotron-3-Nano-30B-A3B"]
+    "name",
+    ["DeepSeek-V3.2", "DeepSeek-V4-Flash", "Qwen3.5-27B", "Gemma-3-27b", "Mamba-2-2.7B", "Nemotron-3-Nano-30B-A3B"],
 )
 def test_the_short_cut_of_a_step_is_the_sum_of_its_terms(name: str) -> None:
     model = step_model(deploy(name, "H200", tp=8))

@@ -1,6 +1,7 @@
 """Families with latent attention of further kinds, or whose queries meet keys that an indexer picks."""
 
 from dataclasses import replace
+from typing import Any
 
 from mlsysim.catalog import blocks
 from mlsysim.catalog.blocks import Block
@@ -88,7 +89,7 @@ def deepseek_v4(p: Plan) -> None:
     p.attention |= {"groups": c.size("o_groups"), "output_rank": c.size("o_lora_rank")}
     p.attention |= {"window": c.size("sliding_window", default=128)}
     index = {"index_heads": c.size("index_n_heads"), "index_dim": c.size("index_head_dim")}
-    kinds: dict[int, dict[str, int]] = {0: {}, 128: {"ratio": 128}}
+    kinds: dict[int, dict[str, Any]] = {0: {}, 128: {"ratio": 128}}
     kinds[4] = {"ratio": 4, "overlap": True, "picked": c.size("index_topk", default=512)} | index
     p.mixers = [blocks.compressed_attention(p.hidden, **p.attention, **kinds[rate]) for rate in rates]
     hashed = c.size("num_hash_layers", default=3, least=0)  # which look their experts up by the token
@@ -98,6 +99,28 @@ def deepseek_v4(p: Plan) -> None:
     p.mlps = [p.feed(True, router_bias=one) for one in routers]
     around = streams(p, c.size("hc_mult", default=4), full=True)
     p.module_layer = (*blocks.compressed_attention(p.hidden, **p.attention), *p.feed(True, router_bias=True), *around)
+
+
+def glm5_next(p: Plan) -> None:
+    """Delta attention in three of four layers, latent attention with an indexer over pooled keys in the others; several streams."""
+    c = p.c
+    nope, value, rank, q_rank = c.sizes(qk_nope_head_dim=256, v_head_dim=256, kv_lora_rank=512, q_lora_rank=1536)
+    index, count, pool, picked, number = c.sizes(
+        index_head_dim=128, index_n_heads=32, index_kpool=16, index_topk=2048, hc_mult=4
+    )
+    lin, size, kernel = c.sizes(linear_num_heads=64, linear_head_dim=128, linear_conv_kernel_dim=4)
+    p.attention = {
+        "heads": p.attention["heads"],
+        "head_dim": nope,
+        "value_dim": value,
+        "kv_rank": rank,
+        "q_rank": q_rank,
+    }
+    p.attention |= {"rope_dim": c.size("qk_rope_head_dim", default=0, least=0), "picked": picked}
+    p.attention["indexer"] = blocks.indexer(p.hidden, heads=count, size=index, q_rank=q_rank, pool=pool)
+    sizes = {"heads": lin, "head_dim": size, "key_heads": lin, "state": size, "conv": kernel, "rank": size}
+    p.mix(p.state("kimi-delta", state_bits=32, **sizes), p.full(nth(4)))
+    p.add(*blocks.streams(p.hidden, count=number) * 2)
 
 
 # What follows is counted, and no more: no operation says how its queries meet keys
@@ -122,30 +145,6 @@ def _indexer(h: int, read: int, heads: int, size: int, vectors: int = 0) -> Bloc
         matrix("index_k", h, size + heads),
         vector("index", 2 * size + vectors),
     )
-
-
-def glm5_next(p: Plan) -> None:
-    """Delta attention in three of four layers, latent attention with an indexer over pooled keys in the others."""
-    c = p.c
-    h, heads = p.hidden, p.attention["heads"]
-    nope, value, rank, q_rank = c.sizes(qk_nope_head_dim=256, v_head_dim=256, kv_lora_rank=512, q_lora_rank=1536)
-    rope = c.size("qk_rope_head_dim", default=0, least=0)
-    index, count, pool, number = c.sizes(index_head_dim=128, index_n_heads=32, index_kpool=16, hc_mult=4)
-    lin, size, kernel = c.sizes(linear_num_heads=64, linear_head_dim=128, linear_conv_kernel_dim=4)
-    inner = lin * size
-    sizes = {"head_dim": nope, "rope_dim": rope, "value_dim": value, "kv_rank": rank, "q_rank": q_rank}
-    full = (*_latent(h, heads, **sizes), *_indexer(h, q_rank, count, index, pool * index), matrix("pool", h, index))
-    delta: Block = (
-        matrix("in", h, 3 * inner + 2 * size + lin),
-        matrix("gates", size, 2 * inner),
-        matrix("out", inner, h),
-        matrix("convolutions", kernel, 3 * inner),
-        vector("decays and norm", inner + lin + size),
-    )
-    p.mixers, p.attention = [full if one else delta for one in p.full(nth(4))], {}
-    outputs = (2 + number) * number
-    p.add(*(matrix("streams", number * h, outputs), vector("streams", outputs + 3)) * 2)
-    p.parameters_only = "latent attention with an indexer over pooled keys, beside layers of delta attention"
 
 
 def mistral_large4(p: Plan) -> None:

@@ -54,9 +54,8 @@ def _step_flops(name: str, tokens: float, attention: float, index: float) -> flo
         pair = core.heads * (core.latent_qk + core.latent_v or core.qk_dim + core.v_dim)
         for ratio, most in core.met:
             work += attention * n * inference.context_work(tokens / ratio, pair, most or tokens)
-    return work + index * sum(
-        n * inference.context_work(tokens / one.ratio, 0, 1, one.heads * one.size) for n, one in m.indexers
-    )
+    indexed = sum(n * inference.context_work(tokens / one.ratio, 0, 1, one.heads * one.size) for n, one in m.indexers)
+    return float(work + index * indexed)
 
 
 def step_share(

@@ -23,9 +23,7 @@ def _cells(x: float, y: float, side: float, count: int, kept: Sequence[int]) -> 
     ]
 
 
-def five_memories(
-    tokens: int = 12, window: int = 4, picked: Sequence[int] = (1, 4, 9, 11), ratio: int = 3
-) -> Scene:
+def five_memories(tokens: int = 12, window: int = 4, picked: Sequence[int] = (1, 4, 9, 11), ratio: int = 3) -> Scene:
     """The same tokens behind a layer, and what each of five kinds of layers still has of them."""
     fits = 1 <= window < tokens and all(0 <= p < tokens for p in picked) and 2 <= ratio <= tokens
     if not (4 <= tokens <= _MOST and fits):
