@@ -322,7 +322,7 @@ def test_a_prompt_works_in_chunks_and_a_decode_step_does_not() -> None:
 @pytest.mark.published
 def test_printed_figures_of_models_that_forget() -> None:
     found = {c.measurement.name: c for c in evidence.checks("contexts")}
-    assert len(found) == 12 and all(c.measurement.sourced.source for c in found.values())
+    assert len(found) == 18 and all(c.measurement.sourced.source for c in found.values())
     assert sum(c.predicted == c.measured for c in found.values()) == 6  # three logs, a state in tokens, Mistral, Jamba
     # by hand: 7 of 27 layers keep 1,152 B a token, the others 2.17 MB, at 2^20 tokens
     kept = (7 * 1152 * 2**20 + 20 * 2_170_880) / (27 * 1152 * 2**20)
