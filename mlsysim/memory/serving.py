@@ -920,9 +920,14 @@ def _notes(m: Model, d: Device, layers: int, block_tokens: int) -> list[str]:
             f"No start on a device of {d.vendor} was read: runtime, graphs and the defaults of a step are those of {_READ_ON}'s, "
             "and whether the engine runs there is not asked."
         )
-    if any(core.window for _, core in m.cores) and cache_groups(m, layers)[1] > 1:
+    if any(core.window for _, core in m.cores) and not m.compresses and cache_groups(m, layers)[1] > 1:
         notes.append(
             "Layers with a sliding window have blocks of their own, which a sequence frees as it leaves the window."
+        )
+    if m.compresses:
+        notes.append(
+            "Windows, and what waits to be compressed, lie beside the blocks of compressed keys, and pages of all are filled up: a start "
+            "may log half as many tokens of cache."
         )
     if m.n_recurrent_layers and m.n_attention_layers:
         notes.append(

@@ -10,6 +10,7 @@ from mlsysim.evidence.measured import fronts
 from mlsysim.flops.tokens import attention_context
 from mlsysim.inference import deploy
 from mlsysim.inference.work import BOUND, pass_cost
+from mlsysim.serving.measured import measured_points
 from mlsysim.serving_steps import Batch
 
 PRO, FLASH = catalog.model("DeepSeek-V4-Pro"), catalog.model("DeepSeek-V4-Flash")
@@ -134,6 +135,9 @@ def test_published_points_lie_where_the_chapter_says() -> None:
         else:
             assert all(0.9 < c["device_rate"].predicted / c["device_rate"].measured < 4 for c in fronts.check_run(name))
     assert inside >= 11
+    # neighbours of an answer are servers whose attention is cut and that guess nothing
+    near = [p for p in measured_points() if p.model.startswith("DeepSeek-V4")]
+    assert [(p.source, p.tp, p.deployment().experts) for p in near] == [("lambda2026deepseekv4", 8, "mxfp4")]
 
 
 @pytest.mark.independent
