@@ -314,6 +314,8 @@ def cache_groups(m: Model, layers: int) -> tuple[int, int]:
     >>> cache_groups(catalog.model("Qwen3-Next-80B-A3B"), 48)  # 12 layers with attention, 36 with a state
     (12, 4)
     """
+    if m.compresses:  # a block of each kind for the same tokens
+        return layers, 1
     kinds = (*(n for n, core in m.cores if core.cached), m.n_recurrent_layers)
     counts = sorted(n for n in (round(kind * layers / m.n_layers) for kind in kinds) if n)
     if len(counts) < 2:
@@ -547,7 +549,7 @@ class ServerMemory(Result):
         longest: int = self.given["max_model_len"] or 1
         m, layers = self.model, int(self.stages[0]["layers"])
         windows = [(n, core.window) for n, core in m.cores if core.window]
-        if not windows:
+        if not windows or m.compresses:
             return longest
         widest, step = max(window for _, window in windows), self.given["max_num_batched_tokens"]
         near = min(longest, widest - 1 + step) + self.block_tokens
@@ -920,7 +922,7 @@ def _notes(m: Model, d: Device, layers: int, block_tokens: int) -> list[str]:
             f"No start on a device of {d.vendor} was read: runtime, graphs and the defaults of a step are those of {_READ_ON}'s, "
             "and whether the engine runs there is not asked."
         )
-    if any(core.window for _, core in m.cores) and not m.compresses and cache_groups(m, layers)[1] > 1:
+    if any(core.window for _, core in m.cores) and cache_groups(m, layers)[1] > 1:
         notes.append(
             "Layers with a sliding window have blocks of their own, which a sequence frees as it leaves the window."
         )

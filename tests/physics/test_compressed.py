@@ -55,6 +55,13 @@ def test_the_cache_of_a_million_tokens() -> None:
     assert memory.state_of(PRO) == 0.0
 
 
+@pytest.mark.independent
+def test_the_pool_of_a_server_holds_tokens_of_all_layers() -> None:
+    held = memory.server_memory(FLASH, "B200", tp=8, kv="fp8", weights="fp8-block", experts="mxfp4", max_model_len=LONG)
+    assert held.kv_tokens == pytest.approx(held.kv_pool / memory.token_cache(FLASH, 1.0), rel=1e-3)
+    assert held.longest_tokens == LONG and held.fits and any("half as many" in note for note in held.notes)
+
+
 @pytest.mark.published
 @pytest.mark.parametrize(
     ("name", "error"),
