@@ -68,7 +68,7 @@ def formats_of(
 
     A checkpoint in FP8 runs in FP8 where the device multiplies in it, and is kept so and multiplied in 16 bits elsewhere; one in
     NVFP4, and a mixture in MXFP4, run in FP4 where the device does. Other four-bit checkpoints keep their weights so (mixtures those
-    of their experts) and multiply in 16 bits. A device that lists no peak in 16 bits multiplies in 32, from 16-bit weights. With
+    of their experts) and multiply in 16 bits. Experts that have a format of their own keep it. A device that lists no peak in 16 bits multiplies in 32, from 16-bit weights. With
     ``precision`` alone the weights stay as published where they have fewer bits, and are as the products elsewhere; to say what is
     assumed anyway changes nothing. With ``experts`` given all else stays as it would be without.
 
@@ -118,6 +118,9 @@ _AS_PUBLISHED = "as the checkpoint is published"
 def _published(model: Model, device: Device) -> Formats:
     """In which formats a checkpoint is served on a device."""
     stored, wide = model.stored, default_precision(device)
+    if model.stored_experts:
+        rest = _published(replace(model, stored_experts=""), device)
+        return replace(rest, weights=rest.weights or rest.precision, experts=model.stored_experts)
     if stored.startswith("fp8"):
         return Formats("fp8") if device.has("peak_flops.fp8") else Formats(wide, "fp8")
     if device.has("peak_flops.fp4") and (stored == "nvfp4" or (stored == "mxfp4" and model.is_moe)):

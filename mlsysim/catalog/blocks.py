@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from mlsysim.catalog.operations import (
     Attention,
+    Compressor,
     Convolution,
     Gather,
     Indexer,
@@ -18,6 +19,7 @@ from mlsysim.catalog.operations import (
     Operation,
     Product,
     Scan,
+    Streams,
     Vector,
     alike,
 )
@@ -123,10 +125,11 @@ def latent_attention(
 ) -> Block:
     """Multi-head latent attention: keys and values are made from ``kv_rank`` numbers of a token, which alone are cached.
 
-    ``head_dim`` is a key's part without position, ``rope_dim`` the rotary part that all heads share; queries come from
+    ``head_dim`` is a key's part without position, ``rope_dim`` the rotary part that all heads share (0: none); queries come from
     ``q_rank`` numbers (0: from the residual stream).
     """
-    _check(heads=heads, head_dim=head_dim, kv_rank=kv_rank, rope_dim=rope_dim)
+    _check(heads=heads, head_dim=head_dim, kv_rank=kv_rank)
+    _check(0, rope_dim=rope_dim)
     value, query = value_dim or head_dim, head_dim + rope_dim
     found: list[Operation] = []
     if q_rank:
@@ -141,6 +144,83 @@ def latent_attention(
     return (*found, *_results(hidden, heads, value, False, gate, sinks))
 
 
+def compressed_attention(
+    hidden: int,
+    *,
+    heads: int,
+    head_dim: int,
+    q_rank: int,
+    groups: int,
+    output_rank: int,
+    window: int,
+    ratio: int = 0,
+    overlap: bool = False,
+    picked: int = 0,
+    index_heads: int = 0,
+    index_dim: int = 0,
+) -> Block:
+    """Attention over a window and over compressed keys, each of which is the value too and stands for all heads (DeepSeek-V4).
+
+    Parameters
+    ----------
+    heads, head_dim, q_rank : int
+        Query heads, numbers of a query and of a key, numbers that queries are made from.
+    groups, output_rank : int
+        Groups of heads whose results are compressed to so many numbers each on the way to the residual stream.
+    window : int
+        Tokens whose keys are met as they are.
+    ratio : int
+        Tokens of which one compressed key is made; 0: none, the window is all.
+    overlap : bool
+        A compressed key is made of the tokens of the one before it too.
+    picked : int
+        Compressed keys that an indexer picks; 0: all are met.
+    index_heads, index_dim : int
+        Of that indexer, which compresses keys of its own in the same way.
+    """
+    _check(heads=heads, head_dim=head_dim, q_rank=q_rank, output_rank=output_rank, window=window)
+    _divides("groups", groups, "heads", heads)
+    twice = 1 + overlap
+    found: list[Operation] = [Product("attention", "q_down", hidden, q_rank), Norm(q_rank, inner=True)]
+    found += [Product("attention", "q_up", q_rank, heads * head_dim, "n")]
+    found += [Product("attention", "kv", hidden, head_dim), Norm(head_dim, inner=True)]
+
+    def compressor(part: str, size: int) -> Block:
+        """Keys and their weights, a place for each token of a group, a norm."""
+        width = 2 * twice * size
+        made = (Product(part, "compress", hidden, width), Vector(part, "places", ratio * twice * size))
+        return (*made, Vector(part, "compressed norm", size), Compressor(ratio, twice * ratio, width))
+
+    if ratio:
+        found += compressor("attention", head_dim)
+    if picked:
+        _check(index_heads=index_heads, index_dim=index_dim, ratio=ratio)
+        found += compressor("indexer", index_dim)
+        found += [Product("indexer", "index_q", q_rank, index_heads * index_dim)]
+        found += [Product("indexer", "index_weights", hidden, index_heads), Indexer(index_heads, index_dim, ratio)]
+    found += [Attention(heads, 1, head_dim, head_dim, head_dim, window, picked, ratio=ratio)]
+    found += [Vector("attention", "sinks", heads)]
+    # a group has a matrix of its own, which goes with its heads
+    found += [Product("attention", "output_down", heads * head_dim // groups, output_rank, "n", 0, groups, groups)]
+    return (*found, Product("attention", "output", groups * output_rank, hidden, "k"), Message(hidden))
+
+
+def streams(hidden: int, *, count: int, full: bool = True) -> Block:
+    """Hyper-connections before attention or an MLP: a matrix says how ``count`` residual streams are summed, spread and mixed.
+
+    ``full``: how they are mixed comes out of the matrix as well (manifold-constrained hyper-connections).
+    """
+    _check(count=count)
+    outputs = (2 + count * full) * count
+    made = (Product("other", "streams", count * hidden, outputs), Vector("other", "streams", outputs + 2 + full))
+    return (*made, Streams(count, hidden))
+
+
+def summed(hidden: int, count: int) -> Block:
+    """What makes one stream of several behind all layers."""
+    return Product("other", "streams", count * hidden, count), Vector("other", "streams", count + 1)
+
+
 def _results(hidden: int, heads: int, value: int, bias: bool, gate: str, sinks: bool) -> Block:
     """What stands behind the core of attention: gate, sinks, output."""
     _one_of("gate", gate, ("", "full", "head"))
@@ -152,8 +232,11 @@ def _results(hidden: int, heads: int, value: int, bias: bool, gate: str, sinks: 
     return (*found, Product("attention", "output", heads * value, hidden, "k", bias * hidden), Message(hidden))
 
 
-def indexer(hidden: int, *, heads: int, size: int, q_rank: int = 0, weights: bool = True) -> Block:
-    """What picks the keys that attention reads (DeepSeek-V3.2): queries, one key with a layer norm, a weight a head."""
+def indexer(hidden: int, *, heads: int, size: int, q_rank: int = 0, weights: bool = True, pool: int = 0) -> Block:
+    """What picks the keys that attention reads (DeepSeek-V3.2): queries, one key with a layer norm, a weight a head.
+
+    ``pool``: so many tokens share a key, which is their mean by learned weights (GLM-5-Next); 0: each has its own.
+    """
     _check(heads=heads, size=size)
     found: Block = (
         Product("indexer", "index_q", q_rank or hidden, heads * size),
@@ -161,7 +244,11 @@ def indexer(hidden: int, *, heads: int, size: int, q_rank: int = 0, weights: boo
         Vector("indexer", "index_norm", 2 * size),
     )
     weighted: Block = (Product("indexer", "index_weights", hidden, heads),) if weights else ()
-    return (*found, *weighted, Indexer(heads, size))
+    pooled: Block = ()
+    if pool:
+        pooled = (Product("indexer", "index_gate", hidden, size), Vector("indexer", "index places", pool * size))
+        pooled += (Compressor(pool, pool, 2 * size),)
+    return (*found, *weighted, *pooled, Indexer(heads, size, pool or 1))
 
 
 def _parts(kind: str, part: Mapping[str, int]) -> tuple[Mapping[str, tuple[int, int]], Mapping[str, int]]:
@@ -404,7 +491,9 @@ def stacked(made: Iterable[Block]) -> tuple[Layer, ...]:
 BLOCKS: Mapping[str, Callable[..., Block]] = {
     "attention": attention,
     "latent_attention": latent_attention,
+    "compressed_attention": compressed_attention,
     "recurrence": recurrence,
     "mlp": mlp,
     "experts": experts,
+    "streams": streams,
 }

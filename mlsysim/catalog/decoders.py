@@ -54,7 +54,7 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
     biased = norm == "layernorm" and sizes["norm_bias"]
     shared = {kind: _table(kind, given[kind]) for kind in BLOCKS if kind in given}
     layers = given.get("layers")
-    rows = [{"count": layers} | {kind: {} for kind in shared}] if type(layers) is int else layers
+    rows = [{"count": layers} | {kind: {} for kind in shared if kind != "streams"}] if type(layers) is int else layers
     if not isinstance(rows, list) or not 0 < len(rows) <= 100:
         raise InputError(f"layers = {str(layers)[:40]!r} must be a number, or a list of 1 to 100 kinds of layers")
 
@@ -64,7 +64,7 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
                 f"layers: {str(row)[:40]!r} must be a table such as {{count = 3, attention = {{}}, mlp = {{}}}}"
             )
         for key in row:
-            if key not in (*BLOCKS, "count", "norms"):
+            if key not in (*BLOCKS, "count", "norms") or key == "streams":
                 raise InputError(f"layers: {unknown_name('block', key, (*BLOCKS, 'count', 'norms')).args[0]}")
         count = _least("count", sized("count", row.get("count", 1), int))
         mixers = [_made(kind, hidden, shared.get(kind, {}), row[kind]) for kind in _MIXERS if kind in row]
@@ -73,7 +73,9 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
         for one in mixers:
             mixer = blocks.beside(mixer, one)
         of = blocks.joined(mixer, sum(mlps, ()), sizes["parallel"])
-        return Layer(count, (*of, *blocks.norms(hidden, sized("norms", row.get("norms", norms), int), biased)))
+        around = blocks.streams(hidden, **shared["streams"]) * 2 if "streams" in shared else ()
+        more = blocks.norms(hidden, sized("norms", row.get("norms", norms), int), biased)
+        return Layer(count, (*of, *more, *around))
 
     found: dict[str, Any] = {"hidden": hidden, "vocab": vocab}
     found["layers"] = tuple(layer(row, sizes["norms_per_layer"]) for row in rows)
@@ -95,13 +97,17 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
         norm=sizes["final_norm"],
         norm_bias=biased,
     )
+    if "streams" in shared:
+        found["after"] = (*blocks.summed(hidden, shared["streams"]["count"]), *found["after"])
     if "modules" in given:
         one = layer(given["modules"], sizes["norms_per_layer"] + 1)
-        found["modules"] = blocks.module(hidden, one.operations, one.count)
+        ends = blocks.summed(hidden, shared["streams"]["count"]) if "streams" in shared else ()
+        found["modules"] = blocks.module(hidden, (*one.operations, *ends), one.count)
     return found
 
 
-_MIXERS, _MLPS = ("attention", "latent_attention", "recurrence"), ("mlp", "experts")
+_MIXERS = ("attention", "latent_attention", "compressed_attention", "recurrence")
+_MLPS = ("mlp", "experts")
 
 
 def _made(kind: str, hidden: int, shared: Mapping[str, Any], given: Any) -> Block:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 __all__ = [
     "Attention",
+    "Compressor",
     "Convolution",
     "Gather",
     "Indexer",
@@ -19,6 +20,7 @@ __all__ = [
     "Operation",
     "Product",
     "Scan",
+    "Streams",
     "Vector",
     "alike",
     "each",
@@ -59,6 +61,18 @@ class Attention:
         0  # numbers of a query and a key where a decode step works on compressed keys and values; 0: it does not
     )
     latent_v: int = 0
+    ratio: int = 0  # tokens that a compressed key stands for, which stand beside a window and are picked; 0: none does
+
+    @property
+    def met(self) -> tuple[tuple[int, int], ...]:
+        """The keys that a query meets: tokens that one stands for, and how many at most (0: all).
+
+        >>> Attention(8, 1, 64, 64, 64, window=128, picked=512, ratio=4).met
+        ((1, 128), (4, 512))
+        """
+        if self.ratio:
+            return (1, self.window), (self.ratio, self.picked)
+        return ((1, self.window or self.picked),)
 
     @property
     def rope_dim(self) -> int:
@@ -72,6 +86,24 @@ class Indexer:
 
     heads: int
     size: int  # numbers of a query of one head and of the key, which is all that it caches of a token
+    ratio: int = 1  # tokens that a key stands for
+
+
+@dataclass(frozen=True, slots=True)
+class Compressor:
+    """Makes one key of ``ratio`` tokens, which wait for it as ``rows`` rows of ``width`` 32-bit numbers: what is summed, and weights."""
+
+    ratio: int
+    rows: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Residual streams: their weighted sum goes into attention or an MLP, and its result is spread over them, mixed anew."""
+
+    count: int
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +161,9 @@ class Message:
     width: int
 
 
-Operation: TypeAlias = Product | Attention | Indexer | Convolution | Scan | Norm | Vector | Gather | Message
+Operation: TypeAlias = (
+    Product | Attention | Indexer | Compressor | Streams | Convolution | Scan | Norm | Vector | Gather | Message
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from mlsysim.catalog.blocks import Block
 from mlsysim.catalog.decoders import build, sized
 from mlsysim.catalog.operations import (
     Attention,
+    Compressor,
     Convolution,
     Gather,
     Indexer,
@@ -52,6 +53,7 @@ class Model(Result):
     rotary_dim: int = 0  # numbers of a head that are rotated; 0: all (of latent attention, its rotary part)
     parameters_only: str = ""  # what of cache and work no operation says, so that only parameters can be counted
     stored: str = ""  # number format in which the weights are published; empty: 16-bit
+    stored_experts: str = ""  # that of the routed experts, where it is another
     aliases: tuple[str, ...] = ()
     family: str = ""
     estimated: bool = False  # a closed model whose shape is inferred; shown wherever it is used
@@ -96,11 +98,15 @@ class Model(Result):
     def cores(self) -> tuple[tuple[int, Attention], ...]:
         """The cores of attention with how many layers run each: those over all keys first."""
         found = alike((layer.count, o) for layer in self.layers for o in layer.operations if isinstance(o, Attention))
-        return tuple(sorted(found, key=lambda one: one[1].window > 0))
+        return tuple(sorted(found, key=lambda one: one[1].window > 0 and not one[1].ratio))
 
     @cached_property
     def indexers(self) -> tuple[tuple[int, Indexer], ...]:
         return alike((n, o) for n, o in each(self.layers) if isinstance(o, Indexer))
+
+    @cached_property
+    def compressors(self) -> tuple[tuple[int, Compressor], ...]:
+        return alike((n, o) for n, o in each(self.layers) if isinstance(o, Compressor))
 
     @cached_property
     def recurrences(self) -> tuple[tuple[int, Scan, Convolution], ...]:
@@ -111,6 +117,11 @@ class Model(Result):
             before = [o for o in layer.operations if isinstance(o, Convolution)] or [Convolution(0, 0)]
             found += [(layer.count, (scan, before[0])) for scan in scans]
         return tuple((n, *both) for n, both in alike(found))
+
+    @cached_property
+    def compresses(self) -> bool:
+        """Whether a layer makes one key of several tokens."""
+        return any(core.ratio for _, core in self.cores)
 
     @property
     def core(self) -> Attention | None:
@@ -211,8 +222,8 @@ class Model(Result):
 
     @cached_property
     def reach(self) -> int:
-        """Keys that a query reads at most where it does not read all: of a window, or as an indexer picks them."""
-        return max((core.window or core.picked for _, core in self.cores), default=0)
+        """Tokens that a query reaches at most where it does not reach all: a window's, or those of the keys that are picked."""
+        return max((ratio * most for _, core in self.cores for ratio, most in core.met), default=0)
 
     @cached_property
     def head(self) -> Product:
@@ -361,7 +372,17 @@ def _layer(layer: Layer) -> dict[str, Any]:
 
 
 _ABOUT = (
-    *("tower_parameters", "rotary_rows", "rotary_dim", "parameters_only", "stored", "aliases", "family", "estimated"),
+    *(
+        "tower_parameters",
+        "rotary_rows",
+        "rotary_dim",
+        "parameters_only",
+        "stored",
+        "stored_experts",
+        "aliases",
+        "family",
+        "estimated",
+    ),
     *("notes", "source", "where", "published"),
 )
 
@@ -520,6 +541,19 @@ def read_model(name: str, raw: Any, file: str) -> Model:
         else:
             given[key] = value
     given["published"] = MappingProxyType(published)
+    if "config" in raw:  # what the reader of config.json asks for
+        from mlsysim.catalog.hf import fields_of  # here: it reads into a Model
+
+        if not isinstance(config := given.pop("config"), Mapping):
+            raise InputError(f"{where}, config = {str(config)[:40]!r} must be a table with the keys of a config.json")
+        try:
+            return Model(**(fields_of(config) | {"name": name} | given))
+        except TypeError as error:
+            raise InputError(
+                f"{where}: beside config {str(error).rpartition(' ')[2]} is no field of a model"
+            ) from error
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
     if "heads" in raw:  # the sizes of a decoder in place of blocks
         try:
             return decoder(name, **given)

@@ -254,7 +254,7 @@ def _range_words(p: Point, which: str) -> str:
 def _formats(model: Model, device: Device, wanted: Sequence[str] | None) -> Iterator[tuple[str, dict[str, str]]]:
     """Name of a format, and how a deployment writes it: what the device multiplies in, and what stays wider."""
     for name in wanted or FORMATS:
-        own = "mxfp4" if model.stored == "mxfp4" else "nvfp4"
+        own = "mxfp4" if "mxfp4" in (model.stored, model.stored_experts) else "nvfp4"
         if name in ("fp4", MIXED):
             products = "fp4" if device.has("peak_flops.fp4") else "bf16" if model.stored == "mxfp4" else ""
             if not products:
@@ -542,7 +542,7 @@ def _loops(
     decode = pool([c.decode for c in choices], [c.decoders for c in choices], serving.answers(eff, by))
     prefill = pool([c.prefill for c in choices], [c.prefillers for c in choices], eff) if apart else None
     w = first.work
-    cache = input_len * w.kv_elements * w.layers * first.split.kv_bytes
+    cache = input_len * w.kv_elements * (1.0 - w.thinned) * w.layers * first.split.kv_bytes
     return serving.closed_loop(
         w,
         decode,

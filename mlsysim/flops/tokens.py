@@ -203,21 +203,24 @@ def _cores(m: Model, seq: Num, causal: bool) -> list[tuple[str, Num | None, dict
     A recurrence is an attention core over as many keys as its state has columns, however long the sequence: each number of a
     state is written once and read once, and read once more before it is written by the delta rule.
     """
-    parts: list[tuple[str, int, Num, tuple[int, Num, Num]]] = []
+    parts: list[tuple[str, float, Num, tuple[int, Num, Num]]] = []
     for layers, core in m.cores:
         of = (core.heads, core.qk_dim, core.v_dim)
-        if core.window:
+        if core.ratio:  # so many tokens share a key: as many layers with a key for each token
+            parts.append(("windowed core", layers, core.window, of))
+            parts.append(("compressed core", layers / core.ratio, core.ratio * core.picked or seq, of))
+        elif core.window:
             parts.append(("windowed core", layers, core.window, of))
         elif core.picked:
             parts.append(("picked core", layers, *_picked(core, seq, causal)))
         else:
             parts.append(("core", layers, seq, of))
-    parts += [("indexer", layers, seq, (one.heads, one.size, 0)) for layers, one in m.indexers]
+    parts += [("indexer", n / one.ratio, seq, (one.heads, one.size, 0)) for n, one in m.indexers]
     found = []
-    for name, layers, window, (heads, query, value) in parts:
-        if layers:
+    for name, times, window, (heads, query, value) in parts:
+        if times:
             context = _context(seq, window, causal)
-            given = {"layers": layers, "context": context, "heads": heads, "qk_dim": query, "v_dim": value}
+            given = {"layers": times, "context": context, "heads": heads, "qk_dim": query, "v_dim": value}
             found.append((name, window, given))
     for layers, scan, _ in m.recurrences:
         if scan.columns:

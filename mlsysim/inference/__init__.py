@@ -5,6 +5,7 @@
 
 from mlsysim.inference.context import (
     chunk_work,
+    compressed_reading,
     context_crossover,
     context_reading,
     context_work,
@@ -52,6 +53,7 @@ __all__ = [
     "cache_readings",
     "chunk_work",
     "chunked_prefill_bytes",
+    "compressed_reading",
     "context_crossover",
     "context_reading",
     "context_work",

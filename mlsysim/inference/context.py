@@ -91,6 +91,47 @@ def context_work(
     return flops_per_mac * (pair_macs * minimum(tokens, reach) + index_macs * tokens + state_macs)
 
 
+@equation(
+    "eq-compressed-reading",
+    formula="token_bytes * (min(tokens, window) + min(tokens / ratio, picked)) + index_bytes * tokens / ratio",
+    domain={"ratio": POSITIVE},
+)
+def compressed_reading(
+    tokens: Num, token_bytes: Num, window: Num, ratio: Num, picked: Num = math.inf, index_bytes: Num = 0.0
+) -> Num:
+    """Bytes that a decode step reads for one sequence in a layer that keeps a window of tokens and compresses all of them.
+
+    Formula: R = c (min(s, w) + min(s / m, k)) + c_x s / m.
+
+    Parameters
+    ----------
+    tokens : float or array, 1
+        Context s: tokens of the sequence so far.
+    token_bytes : float or array, byte
+        An entry, of a token in the window or of a group of tokens.
+    window : float or array, 1
+        Tokens w that are read as they are.
+    ratio : float or array, 1
+        Tokens m of which one compressed entry is made.
+    picked : float or array, 1
+        Compressed entries k that an indexer picks at most; all of them unless given.
+    index_bytes : float or array, byte
+        What an indexer reads of every compressed entry to pick from.
+
+    Returns
+    -------
+    float or array, byte
+
+    Assumptions: as for eq-context-reading; with multiply-adds in place of bytes, half the FLOPs. What waits to be compressed is left out.
+
+    >>> compressed_reading(tokens=131072, token_bytes=1024, window=128, ratio=128) / 1024
+    1152.0
+
+    Source: transformers2026deepseekv4, modeling_deepseek_v4.py, DeepseekV4Attention with its compressors and indexer.
+    """
+    return token_bytes * (minimum(tokens, window) + minimum(tokens / ratio, picked)) + index_bytes * tokens / ratio
+
+
 @equation("eq-context-crossover", formula="fixed / (full - growing) if full > growing else inf", may_be_infinite=True)
 def context_crossover(fixed: Num, full: Num, growing: Num = 0.0) -> Num:
     """Context from which a layer that forgets is cheaper than one that keeps everything.

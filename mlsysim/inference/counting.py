@@ -1,7 +1,7 @@
 """Work of a catalogue model, in the terms of a pass."""
 
 from mlsysim import catalog
-from mlsysim.catalog.operations import Attention, Indexer, Message, Product, Scan, each, weights
+from mlsysim.catalog.operations import Attention, Indexer, Message, Product, Scan, Streams, each, weights
 from mlsysim.catalog.shapes import Model
 from mlsysim.inference.context import CHUNKS, chunk_work
 from mlsysim.inference.work import ACTIVATION_BYTES, Work
@@ -12,6 +12,9 @@ _INDEX_BYTES = 1.0 + 4.0 / 128.0  # of a number that an indexer caches: 8-bit, w
 # Kernels of an indexer, counted in deepseek-ai/DeepSeek-V3.2-Exp, inference/model.py, Indexer: projections of queries, keys and
 # weights, norm, rotation, two Hadamard transforms, two casts, weighting, write into the cache, scores, choice.
 _INDEXER = 13.0
+# Passes over the residual streams around attention or an MLP, and kernels: one for the matrix and the norm, one for the sum, one that
+# spreads the result and mixes (deepseek-ai/DeepSeek-V4-Pro, inference/model.py, hc_pre and hc_post): read, read, read and written.
+_PASSES, _STREAMS = 4, 3.0
 
 
 def work_of(model: Model | str) -> Work:
@@ -30,9 +33,11 @@ def work_of(model: Model | str) -> Work:
     macs = sum(k * one.heads * (one.qk_dim + one.v_dim) for k, one in m.cores) / max(attended * core.heads, 1)
     latents = sum(k * one.heads * (one.latent_qk + one.latent_v or one.qk_dim + one.v_dim) for k, one in m.cores)
     elements = sum(k * one.cached for k, one in m.cores) / max(attended, 1)
-    indexing = sum(k * one.heads * one.size for k, one in m.indexers) / max(attended, 1)
-    indexed = sum(k * one.size for k, one in m.indexers) / max(attended, 1)
+    indexing = sum(k * one.heads * one.size / one.ratio for k, one in m.indexers) / max(attended, 1)
+    indexed = sum(k * one.size / one.ratio for k, one in m.indexers) / max(attended, 1)
     experts = m.products("experts", "up")
+    near, thinned, always = _reached(m)
+    streams = [(k, o) for k, o in each(m.layers) if isinstance(o, Streams)]
     return Work(
         layers=n,
         hidden=m.hidden,
@@ -46,7 +51,10 @@ def work_of(model: Model | str) -> Work:
         kv_elements=attended / n * elements,
         kv_shards=1 if m.is_mla else max(1, m.kv_heads),
         window=m.reach,
-        windowed=_near(m),
+        windowed=near,
+        thinned=thinned,
+        always=always,
+        latent=1.0 if m.is_mla or m.compresses else 0.0,
         indexing=indexing / max(m.heads * macs, 1.0),
         picked=float(core.latent_qk + core.latent_v) / macs if core.latent_v and core.picked else 1.0,
         index_reading=indexed * _INDEX_BYTES / (ACTIVATION_BYTES * max(elements, 1.0)),
@@ -61,10 +69,31 @@ def work_of(model: Model | str) -> Work:
         all_reduces=sum(k for k, o in each(m.layers) if isinstance(o, Message)) / n,
         kernels=_kernels(m),
         grouped=2.0 * m.n_moe_layers / n,
+        streamed=sum(k * (_PASSES * o.count + 2) * o.width for k, o in streams) / n,
     )
 
 
 _NONE = Attention(0, 0, 0, 0, 0)
+
+
+def _reached(m: Model) -> tuple[float, float, float]:
+    """Shares of attention over all keys: what reaches no further than ``m.reach``, what compression leaves out; keys met in any case.
+
+    A window that is shorter than the reach of picked keys beside it is taken as full from the first token on.
+    """
+    if not m.compresses:
+        return _near(m), 0.0, 0.0
+    near = whole = always = 0.0
+    for n, core in m.cores:
+        for ratio, most in core.met:
+            share = n / m.n_attention_layers / ratio
+            if not most:
+                whole += share
+            elif ratio * most == m.reach:
+                near += share
+            else:
+                always += share * most
+    return near, 1.0 - near - whole, always
 
 
 def _near(m: Model) -> float:
@@ -94,7 +123,7 @@ def _kernels(m: Model) -> float:
 
     Queries, keys and values in one product and the output, or the four or five products of latent attention; up and down,
     or the router and the shared experts' up and down; two norms, the rotation, the write into the cache, the activation.
-    A recurrence has two products, a convolution and a gated norm; an indexer has thirteen of its own.
+    DeepSeek-V4 has four, and one where it compresses. A recurrence has two products, a convolution and a gated norm; an indexer has thirteen of its own.
     """
     total = 0.0
     for layer in m.layers:
@@ -104,8 +133,13 @@ def _kernels(m: Model) -> float:
         shared = any(isinstance(o, Product) and (o.part, o.name) == ("shared_experts", "up") for o in ops)
         mixed = any(isinstance(o, Attention | Scan) for o in ops)
         if any(isinstance(o, Attention) for o in ops):
-            products = 4 + ("q_down" in names) if "kv_down" in names else 2
+            products = (
+                4 + ("q_down" in names)
+                if "kv_down" in names
+                else 2 + 2 * ("output_down" in names) + ("compress" in names)
+            )
             total += layer.count * (products + 2)
+        total += layer.count * _STREAMS * sum(isinstance(o, Streams) for o in ops)
         total += layer.count * 4 * any(isinstance(o, Scan) for o in ops)
         total += layer.count * _INDEXER * any(isinstance(o, Indexer) for o in ops)
         norms = mixed + bool(parts & {"dense_mlp", "experts"})

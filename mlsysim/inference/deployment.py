@@ -154,9 +154,9 @@ class Deployment(Result):
     def token_bytes(self) -> float:
         """Cache of one token over all layers, on all devices that hold a part of it together (no copies counted).
 
-        For a model with sliding windows this is a token inside the window.
+        For a model with sliding windows this is a token inside the window; with compressed keys, one beyond it.
         """
-        return float(memory.kv_cache_of(self.model, 1, 1, self.split.kv_bytes))
+        return memory.token_cache(self.model, self.split.kv_bytes)
 
     @property
     def total_weight_bytes(self) -> float:

@@ -103,6 +103,9 @@ class Work(Result):
     windowed: Num = (
         0.0  # share of the attention that reaches no further than the window: layers with one, or an indexer
     )
+    thinned: Num = 0.0  # share of the attention over all keys that compression leaves out
+    always: Num = 0.0  # keys that a token meets whatever its context, where a small window stands beside other keys
+    latent: Num = 0.0  # 1 where a decode step meets one vector of a token that is key and value of all heads
     indexing: Num = 0.0  # work of the indexers over all keys, as a share of attention over all keys
     index_reading: Num = 0.0  # what they read of the cache, as such a share
     picked: Num = (
@@ -121,12 +124,14 @@ class Work(Result):
         9.0  # of a layer, without attention and grouped products: four products, two norms, rotation, cache, activation
     )
     grouped: Num = 0.0  # grouped products of a layer
+    streamed: Num = 0.0  # numbers of a token that residual streams read and write
     pair_macs: Num = 0.0  # as key_value_macs, of a layer with attention: what one exponential comes to; 0: all have it
 
     @property
     def far(self) -> tuple[Num, Num]:
         """Share of attention over all keys in pairs of queries and keys, and in what is read: indexers see all keys too."""
-        return 1.0 - self.windowed + self.indexing, 1.0 - self.windowed + self.index_reading
+        whole = 1.0 - self.windowed - self.thinned
+        return whole + self.indexing, whole + self.index_reading
 
     def prompt_pairs(self, pairs: Num, near: Num) -> Num:
         """Pairs of prompts over which a layer works on average, of all ``pairs`` and of those in a window or picked, ``near``.
@@ -332,7 +337,7 @@ class _Rank:
         """Query-key pairs of all sequences, and one reading of the keys and values that they see, or several."""
         w, s, m, e, n = self.work, self.split, self.machine, self.eff, self.runs
         macs = where(decode > 0, w.absorbed_macs, w.key_value_macs)
-        latent = where(decode > 0, where(w.absorbed_macs > w.key_value_macs, 1.0, 0.0), 0.0)
+        latent = where(decode > 0, w.latent, 0.0)
         pair = where(w.pair_macs > 0, w.pair_macs, maximum(1.0, w.key_value_macs))
         prompts = softmax_share(e.attention, 2.0 * pair, e.exponential)
         share = prompts + latent * (e.latent - prompts)
@@ -361,6 +366,7 @@ class _Rank:
         rows = maximum(1.0, pool * busiest * w.top_k / maximum(hit, 1.0))  # of a busy expert
         filled = rows / (rows + minimum(rows, e.tile / 2.0))
         passes = n * e.elementwise * w.hidden * tokens * ACTIVATION_BYTES * (e.replicated + (1.0 - e.replicated) / s.tp)
+        passes = passes + n * w.streamed * tokens * ACTIVATION_BYTES  # on every tensor-parallel rank
         passes = passes + n * 2.0 * w.state_bytes * logits / s.tp  # read and written once a sequence
         passes = passes + e.copies * n * w.moe * self.copied(pool * busiest * w.top_k, shards)
         state = n * 2.0 * (w.state_macs * tokens + w.chunk_macs * prompts) / s.tp
@@ -452,8 +458,8 @@ def pass_cost(
     full = _pairs(end, end) - _pairs(cached_len, cached_len)
     window = where(w.window > 0, w.window, end)
     near = _pairs(end, window) - _pairs(cached_len, window)
-    pairs = where(decode > 0, w.far[1] * full + w.windowed * near, w.prompt_pairs(full, near))
-    seen = end + w.windowed * (minimum(end, window) - end) + w.index_reading * end
+    pairs = where(decode > 0, w.far[1] * full + w.windowed * near, w.prompt_pairs(full, near)) + w.always * new
+    seen = w.far[1] * end + w.windowed * minimum(end, window) + w.always
     rest = rank.rest(tokens, where(decode > 0, tokens, b), prompts=where(decode > 0, 0.0 * tokens, tokens))
     core = rank.attention(b * pairs, b * seen, decode, b)
     components = {"projections": rest.pop("projections"), "attention": core, **rest}
@@ -524,7 +530,11 @@ def mixed_cost(
     rank = _Rank(w, s, m, e, w.layers)
     some, first, running = minimum(1.0, tokens), minimum(1.0, prompts), minimum(1.0, decodes)
     components = rank.rest(tokens, sequences, some, maximum(0.0, tokens - decodes))
-    components["prefill_attention"] = rank.attention(pairs, read, 0.0, prompts)
+    prompted = first * maximum(0.0, tokens - decodes)
+    components["prefill_attention"] = rank.attention(
+        pairs + w.always * prompted, read + w.always * prompts, 0.0, prompts
+    )
+    seen = seen + w.always * decodes
     components["decode_attention"] = rank.attention(seen, seen, 1.0, decodes)
     busy = sum(c.time for c in components.values())
     # a step with prompts sends tokens to experts as prompts do

@@ -13,7 +13,7 @@ from mlsysim.memory.activations import (
     output_activations,
     stored_activations,
 )
-from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_paged, kv_cache_window
+from mlsysim.memory.cache import kv_cache, kv_cache_compressed, kv_cache_mla, kv_cache_paged, kv_cache_window
 from mlsysim.memory.fit import (
     GATHERED,
     LEFT_OUT,
@@ -27,6 +27,7 @@ from mlsysim.memory.fit import (
     model_state_memory,
     peak_memory,
     state_of,
+    token_cache,
     training_memory,
 )
 from mlsysim.memory.formats import SCALINGS, Scaling, scaled_bytes
@@ -95,6 +96,7 @@ __all__ = [
     "hsdp",
     "keeps_gathered",
     "kv_cache",
+    "kv_cache_compressed",
     "kv_cache_mla",
     "kv_cache_of",
     "kv_cache_paged",
@@ -114,6 +116,7 @@ __all__ = [
     "state_of",
     "static_workspace",
     "stored_activations",
+    "token_cache",
     "training_memory",
     "training_state",
     "zero_1",

@@ -128,6 +128,60 @@ def kv_cache_window(
 
 
 @equation(
+    "eq-kv-compressed",
+    formula="layers * batch * ((min(tokens, window) + tokens / ratio) * entry + tokens / ratio * index_entry) * element_bytes",
+    domain={"ratio": POSITIVE},
+)
+def kv_cache_compressed(
+    layers: Num,
+    batch: Num,
+    tokens: Num,
+    window: Num,
+    ratio: Num,
+    entry: Num,
+    index_entry: Num = 0.0,
+    element_bytes: Num = 2.0,
+) -> Num:
+    """Cache of layers that keep a window of tokens as they are and one compressed entry for every so many tokens.
+
+    Formula: M = L b (d (min(s, w) + s / m) + d_x s / m) x bytes per element.
+
+    Parameters
+    ----------
+    layers : float or array, 1
+        Layers that compress.
+    batch : float or array, 1
+        Sequences held at the same time.
+    tokens : float or array, 1
+        Tokens per sequence.
+    window : float or array, 1
+        Tokens that are kept as they are.
+    ratio : float or array, 1
+        Tokens that one compressed entry stands for.
+    entry : float or array, 1
+        Numbers of an entry, which is key and value of all heads.
+    index_entry : float or array, 1
+        Numbers that an indexer keeps of each compressed entry; 0 without one.
+    element_bytes : float or array, byte
+        Size of one cached number.
+
+    Returns
+    -------
+    float or array, byte
+
+    Assumptions: a part of an entry for tokens that do not fill one; all compressed entries stay, whatever an indexer picks; what waits
+    to be compressed is left out; each tensor-parallel rank keeps all of it.
+
+    >>> kv_cache_compressed(layers=1, batch=1, tokens=4096, window=128, ratio=4, entry=512) / kv_cache_mla(1, 1, 4096, 512, 0)
+    0.28125
+
+    Source: vllm2026deepseekv4, section on the KV cache; transformers2026deepseekv4, DeepseekV4HCACache and DeepseekV4CSACache.
+    """
+    entries = tokens / ratio
+    return layers * batch * ((minimum(tokens, window) + entries) * entry + entries * index_entry) * element_bytes
+
+
+@equation(
     "eq-kv-paged",
     formula="-(-tokens // block_tokens) * block_tokens * batch * token_bytes",
     domain={"block_tokens": POSITIVE},

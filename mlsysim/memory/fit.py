@@ -18,7 +18,7 @@ from mlsysim.memory.activations import (
     output_activations,
     stored_activations,
 )
-from mlsysim.memory.cache import kv_cache, kv_cache_mla, kv_cache_window
+from mlsysim.memory.cache import kv_cache, kv_cache_compressed, kv_cache_mla, kv_cache_window
 from mlsysim.memory.formats import SCALINGS, Scaling
 from mlsysim.memory.recurrent import recurrent_state
 from mlsysim.memory.states import OPTIMIZERS, Recipe, gathered_units, hsdp, training_state, zero_1, zero_2, zero_3
@@ -247,8 +247,8 @@ def model_state_memory(
 def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num = 2.0) -> Num:
     """Key-value cache of a model of the catalogue, over all its devices together; its :func:`state_of` comes on top.
 
-    Formula: eq-kv-cache, eq-kv-window or eq-kv-cache-mla, as the model's attention asks for. What an indexer keeps of a token
-    is a latent vector like that of eq-kv-cache-mla.
+    Formula: eq-kv-cache, eq-kv-window, eq-kv-cache-mla or eq-kv-compressed, as the model's attention asks for. What an indexer
+    keeps of a token is a latent vector like that of eq-kv-cache-mla; what waits to be compressed has 32 bits.
 
     >>> kv_cache_of("Llama-2-70B", batch=16, tokens=8192) / 1e9
     42.94967296
@@ -256,18 +256,33 @@ def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num 
     m = catalog.model(model)
     m.check_whole("kv_cache_of")
     size = element_bytes
-    total: Num = sum(kv_cache_mla(n, batch, tokens, one.size, 0, size) for n, one in m.indexers)
+    total: Num = sum(kv_cache_mla(n, batch, tokens / one.ratio, one.size, 0, size) for n, one in m.indexers)
+    total = total + sum(n * batch * minimum(tokens, one.rows) * one.width * 4.0 for n, one in m.compressors)
     for layers, core in m.cores:
-        mean = (core.qk_dim + core.v_dim) / 2  # values need not be as wide as keys
         if not core.cached:
             continue
-        if core.latent_v:
+        mean = core.cached / (2 * core.kv_heads)  # values need not be as wide as keys, or may be the keys
+        if core.ratio:
+            total = total + kv_cache_compressed(layers, batch, tokens, core.window, core.ratio, core.cached, 0.0, size)
+        elif core.latent_v:
             total = total + kv_cache_mla(layers, batch, tokens, core.latent_v, core.rope_dim, size)
         elif core.window:
             total = total + kv_cache_window(0, layers, core.window, batch, tokens, core.kv_heads, mean, size)
         else:
             total = total + kv_cache(layers, batch, tokens, core.kv_heads, mean, size)
     return total
+
+
+def token_cache(model: Model | str, element_bytes: float = 2.0) -> float:
+    """Cache that a further token takes: of a model with windows, one inside the window; with compressed keys, one beyond it.
+
+    >>> token_cache("Llama-3.1-8B")
+    131072.0
+    """
+    m = catalog.model(model)
+    beyond = m.reach if m.compresses else 0
+    two = (float(kv_cache_of(m, 1, beyond + tokens, element_bytes)) for tokens in (1, 0))
+    return next(two) - next(two)
 
 
 def state_of(model: Model | str, batch: Num = 1, element_bytes: Num = 2.0) -> Num:

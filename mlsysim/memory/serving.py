@@ -17,7 +17,7 @@ from mlsysim.catalog.shapes import asked_for
 from mlsysim.catalog.sourced import Sourced, shipped_toml, sourced
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.intervals import KNOWN, NEW, Interval, interval_end, log_error
-from mlsysim.memory.fit import state_of
+from mlsysim.memory.fit import state_of, token_cache
 from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights
 from mlsysim.memory.server_ranges import server_place, server_quantiles, server_unseen
@@ -314,6 +314,8 @@ def cache_groups(m: Model, layers: int) -> tuple[int, int]:
     >>> cache_groups(catalog.model("Qwen3-Next-80B-A3B"), 48)  # 12 layers with attention, 36 with a state
     (12, 4)
     """
+    if m.compresses:  # a block of each kind for the same tokens
+        return layers, 1
     kinds = (*(n for n, core in m.cores if core.cached), m.n_recurrent_layers)
     counts = sorted(n for n in (round(kind * layers / m.n_layers) for kind in kinds) if n)
     if len(counts) < 2:
@@ -325,6 +327,8 @@ def cache_groups(m: Model, layers: int) -> tuple[int, int]:
 def layer_cache_bytes(m: Model, tp: int, element_bytes: float) -> float:
     """Cache of one token in one layer on one device; latent attention, and heads that are too few, are copied."""
     m.check_whole("layer_cache_bytes")
+    if m.compresses:  # pools of their own for each ratio
+        return token_cache(m, element_bytes) / m.n_attention_layers
     indexed = sum(n * one.size for n, one in m.indexers) / max(m.n_attention_layers, 1) * _INDEX_BYTES
     of = [
         (core.cached if core.latent_v else max(1.0, core.kv_heads / tp) * (core.qk_dim + core.v_dim)) * element_bytes
@@ -381,13 +385,13 @@ def _stage_weights(
     )
     whole += (count.positions + m.tower_parameters + further) * first
     # compressed queries and keys are not divided; what expands keys and values is kept a second time, 16-bit
-    for name in ("q_down", "kv_down"):
+    for name in ("q_down", "kv_down", "kv", "compress"):
         attention += sum(n * numbers(o) for n, o in m.products("attention", name)) * part * (tp - 1)
-    if m.is_mla:
+    if m.is_mla or m.compresses:
         attention += count.indexer * part * (tp - 1)
     whole += sum(n * numbers(o) for n, o in m.products("attention", "kv_up")) * part
     for n, one in m.cores:
-        if tp > one.kv_heads and not one.latent_v:  # every rank has a head at least
+        if tp > one.kv_heads and not one.latent_v and not m.compresses:  # every rank has a head at least
             attention += m.hidden * (one.qk_dim + one.v_dim) * (tp - one.kv_heads) * n * part
     narrow = [(experts, f.experts.element_bytes)]
     if f.alone:
@@ -545,7 +549,7 @@ class ServerMemory(Result):
         longest: int = self.given["max_model_len"] or 1
         m, layers = self.model, int(self.stages[0]["layers"])
         windows = [(n, core.window) for n, core in m.cores if core.window]
-        if not windows:
+        if not windows or m.compresses:
             return longest
         widest, step = max(window for _, window in windows), self.given["max_num_batched_tokens"]
         near = min(longest, widest - 1 + step) + self.block_tokens
@@ -921,6 +925,11 @@ def _notes(m: Model, d: Device, layers: int, block_tokens: int) -> list[str]:
     if any(core.window for _, core in m.cores) and cache_groups(m, layers)[1] > 1:
         notes.append(
             "Layers with a sliding window have blocks of their own, which a sequence frees as it leaves the window."
+        )
+    if m.compresses:
+        notes.append(
+            "Windows, and what waits to be compressed, lie beside the blocks of compressed keys, and pages of all are filled up: a start "
+            "may log half as many tokens of cache."
         )
     if m.n_recurrent_layers and m.n_attention_layers:
         notes.append(

@@ -74,6 +74,8 @@ class MeasuredPoint(Result):
         stored: dict[str, str] = {}
         if self.precision == "fp4":
             stored = {"weights": "mxfp4" if m.stored == "mxfp4" else "nvfp4"}
+        elif m.stored_experts and self.precision == "fp8":
+            stored = {"weights": "fp8", "experts": m.stored_experts}
         elif self.weights == "int4_wo":
             stored = {"weights": "int4-sym-g32" if m.is_moe else "int4-g128"}
         cache_in = "fp8" if narrow and told else "bf16"
@@ -115,9 +117,9 @@ def points_of_rows(rows: Iterable[Mapping[str, str]]) -> Iterator[MeasuredPoint]
 
 
 def points_of_runs(runs: Mapping[str, Mapping[str, Any]]) -> Iterator[MeasuredPoint]:
-    """The points of a table with the form of ``evidence/measured/fronts.toml``; those of pools apart or with speculation are left out."""
+    """The points of a table with the form of ``evidence/measured/fronts.toml``; those of pools apart, with copied attention or speculation are left out."""
     for run in runs.values():
-        if run.get("degrees") or run.get("drafted"):
+        if run.get("degrees") or run.get("drafted") or run.get("attention"):
             continue
         p, n, counted = float(run["input_len"]), float(run["output_len"]), run.get("counted")
         least = float(run.get("length_range", LENGTH_RANGE))

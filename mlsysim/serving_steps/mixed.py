@@ -52,13 +52,14 @@ class MixedSteps:
         e, w = self.efficiencies, self.deployment.work
         if is_array(e.overlap) or e.overlap or is_array(e.spread) or e.spread:
             return None
-        parts = self.cost(ShortCut.unit(w)).components
+        bare = MixedSteps(ShortCut.bare(self.deployment), e) if w.always else self
+        parts = bare.cost(ShortCut.unit(w)).components
         prompts, answers = (parts[f"{name}_attention"] for name in ("prefill", "decode"))
         return ShortCut(
             w,
             (prompts.compute_time, prompts.memory_time, 0.0),
             (answers.compute_time, answers.memory_time, 0.0),
-            self._rest,
+            bare._rest,
             lambda batch: self.cost(batch).time,
             parts=False,
         )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from mlsysim.catalog.operations import Attention, Indexer, Layer, weights
+from mlsysim.catalog.operations import Attention, Layer, weights
 from mlsysim.catalog.operations import Product as Matrix
 from mlsysim.catalog.shapes import Model
 from mlsysim.serving_steps.equations import fused_width
@@ -61,17 +61,19 @@ def _of_layer(layer: Layer, hidden: int, tp: int, fused: bool) -> list[Product]:
         found.append(Product("recurrence_in", hidden, width / tp, layer.count))
     for o in matrices:
         name, key = _NAMES.get((o.part, o.name), o.name), (o.part, o.name)
-        k, n = (o.k / tp if o.split == "k" else o.k), (o.n / tp if o.split == "n" else o.n)
+        columns = o.n * o.copies if o.part == "attention" else o.n  # of all groups
+        k, n = (o.k / tp if o.split == "k" else o.k), (columns / tp if o.split == "n" else columns)
         part = "projections" if o.part in ("attention", "indexer", "recurrence") else "mlp"
         if key in _LEFT_OUT or o in inputs or (own and o.part == "attention" and o.name in ("k", "v")):
             continue
         if own and core is not None and o.name == "q":
-            found += _keys_and_queries(core, o.k, tp, fused, layer.count)
+            values = any(one.name == "v" for one in matrices)
+            found += _keys_and_queries(core, o.k, tp, fused, layer.count, values)
         elif o.part == "shared_experts" and o.name in ("up", "down"):  # all of them in one
             k, n = (o.copies * k, n) if o.name == "down" else (k, o.copies * n)
             found.append(Product(name, k, n, layer.count, part=part))
-        elif o.name == "index_k":  # with the weights of its heads
-            heads = next(one.heads for one in layer.operations if isinstance(one, Indexer))
+        elif o.name in ("index_k", "compress") and o.part == "indexer":  # with the weights of its heads
+            heads = sum(one.n for one in matrices if one.name == "index_weights")
             found.append(Product(name, k, n + heads, layer.count, part=part))
         else:
             found.append(
@@ -80,13 +82,17 @@ def _of_layer(layer: Layer, hidden: int, tp: int, fused: bool) -> list[Product]:
     return found
 
 
-def _keys_and_queries(core: Attention, read: int, tp: int, fused: bool, layers: int) -> list[Product]:
+def _keys_and_queries(
+    core: Attention, read: int, tp: int, fused: bool, layers: int, values: bool = True
+) -> list[Product]:
+    """``values``: they have a matrix of their own, and are not the keys."""
     if fused:
         width = fused_width(core.heads, core.kv_heads, (core.qk_dim + core.v_dim) / 2, tp)
+        width -= 0.0 if values else max(1.0, core.kv_heads / tp) * core.v_dim
         return [Product("qkv", read, width, layers)]
     shared = max(1.0, core.kv_heads / tp)
     return [
         Product("q", read, core.heads * core.qk_dim / tp, layers),
         Product("k", read, shared * core.qk_dim, layers),
-        Product("v", read, shared * core.v_dim, layers),
+        *([Product("v", read, shared * core.v_dim, layers)] if values else []),
     ]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mlsysim._numeric import Num
+from mlsysim.inference import Deployment
 from mlsysim.inference.work import Work
 from mlsysim.serving_steps.batches import Batch
 
@@ -41,6 +42,11 @@ class ShortCut:
     _known: dict[tuple[Num, Num, Num], Seconds] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
+    def bare(deployment: Deployment) -> Deployment:
+        """The same without the keys that are met in any case: what the times of a unit and of the rest are taken from."""
+        return replace(deployment, work=replace(deployment.work, always=0.0))
+
+    @staticmethod
     def unit(work: Work) -> Batch:
         """A prompt and an answer of one pair and one token read in the mean layer."""
         pairs, read = (1.0 / (far + work.windowed) for far in work.far)
@@ -70,18 +76,20 @@ class ShortCut:
         device, host, launches = self.rest(counts)
         (_, all_read), near, prompt_pairs = self.work.far, self.work.windowed, self.work.prompt_pairs
         (pair, token, begin_prompts), (one, other, begin) = self.prompts, self.answers
+        always = self.work.always
+        prompted = always * counts.prefill_tokens
         slope, prompts = one if one > other else other, counts.prefills
         some_prompts, some = (min(1.0, n) if self.parts else float(n > 0.0) for n in (prompts, counts.decodes))
 
         def seconds(context: float, windowed: float, batch: Batch | None = None) -> float:
             busy, fine = device, context >= 0.0 <= windowed
             if prompts and batch is not None:
-                pairs = prompt_pairs(batch.prefill_pairs, batch.windowed_pairs)
-                read = all_read * batch.prefill_read + near * batch.windowed_read
+                pairs = prompt_pairs(batch.prefill_pairs, batch.windowed_pairs) + prompted
+                read = all_read * batch.prefill_read + near * batch.windowed_read + always * prompts
                 fine = fine and pairs >= 0.0 <= read
                 compute, memory = pairs * pair, read * token
                 busy += some_prompts * (begin_prompts + (compute if compute > memory else memory))
-            busy += some * (begin + (all_read * context + near * windowed) * slope)
+            busy += some * (begin + (all_read * context + near * windowed + always * counts.decodes) * slope)
             if fine and 0.0 <= busy < _INFINITE:
                 return host + (busy if busy > launches else launches)
             return float(self.long(batch or replace(counts, context=context, windowed_context=windowed)))

@@ -169,11 +169,12 @@ class StepModel(Result):
         r, w = self.options, self.deployment.work
         if not (r.mixing == "additive" and r.granularity == "kernel" and r.overhead in ("kernels", "none")):
             return None
+        bare = replace(self, deployment=ShortCut.bare(self.deployment)) if w.always else self
         prompts, answers = (
             (k.compute_time, k.memory_time, k.layers * (k.rate.start * k.starts))
-            for k in self._attention_kernels(ShortCut.unit(w))
+            for k in bare._attention_kernels(ShortCut.unit(w))
         )
-        return ShortCut(w, prompts, answers, self._rest, self._long, parts=True)
+        return ShortCut(w, prompts, answers, bare._rest, self._long, parts=True)
 
     def _rest(self, counts: Batch) -> tuple[float, float, float]:
         """The part of a step that depends on the counts of rows alone; nothing hides under the host."""
@@ -418,10 +419,10 @@ class StepModel(Result):
             bytes = read * w.kv_elements * s.kv_bytes / min(s.tp, w.kv_shards)
             return self._kernel(name, name, w.layers * minimum(1.0, sequences), flops, bytes, self._rate(rate), True)
 
-        decoding = r.latent_attention if self.model.is_mla else r.decode_attention
-        pairs = w.prompt_pairs(batch.prefill_pairs, batch.windowed_pairs)
-        read = all_read * batch.prefill_read + near * batch.windowed_read
-        seen = all_read * batch.context + near * batch.windowed_context
+        decoding = r.latent_attention if w.latent else r.decode_attention
+        pairs = w.prompt_pairs(batch.prefill_pairs, batch.windowed_pairs) + w.always * batch.prefill_tokens
+        read = all_read * batch.prefill_read + near * batch.windowed_read + w.always * batch.prefills
+        seen = all_read * batch.context + near * batch.windowed_context + w.always * batch.decodes
         return (
             one("prefill_attention", r.prefill_attention, pairs, read, w.key_value_macs, batch.prefills),
             one("decode_attention", decoding, seen, seen, w.absorbed_macs, batch.decodes),

@@ -4,6 +4,8 @@ from typing import Any
 
 from chapter_numbers import whole_share as share
 from mlsysim import catalog, evidence, inference, memory, units
+from mlsysim.evidence.measured import fronts
+from mlsysim.evidence.measured.contexts import step_share
 from mlsysim.inference import deploy
 from mlsysim.memory.serving import layer_cache_bytes
 
@@ -27,6 +29,27 @@ def _sparse(tokens: float) -> tuple[float, float]:
         float(inference.context_reading(tokens, token, m.reach, index)),
         float(inference.context_reading(tokens, token, tokens)),
     )
+
+
+def _served() -> dict[str, str]:
+    """Published points of DeepSeek-V4: those with few users and guesses, and those of full servers."""
+    quick, full = [], []
+    for run, points in fronts.front_runs(25).items():
+        if points[0].drafted:
+            none, every = fronts.check_run(run, 1.0), fronts.check_run(run, 1.0 + points[0].drafted)
+            quick += [
+                b["itl"].predicted <= a["itl"].measured <= a["itl"].predicted for a, b in zip(none, every, strict=True)
+            ]
+        else:
+            full += [c["device_rate"] for c in fronts.check_run(run)]
+    off = [c.predicted / c.measured for c in full]
+    return {
+        "points": str(len(quick) + len(full)),
+        "quick": str(len(quick)),
+        "between": str(sum(quick)),
+        "least": times(min(off)),
+        "most": times(max(off)),
+    }
 
 
 def numbers() -> dict[str, Any]:
@@ -78,7 +101,31 @@ def numbers() -> dict[str, Any]:
             "minimax-m1-flops-latent",
         )
     }
+    v4, sides = catalog.model("DeepSeek-V4-Pro"), {c.ratio: c for _, c in catalog.model("DeepSeek-V4-Pro").cores}
+    entry, picks = 2.0 * sides[4].cached, v4.indexers[0][1]
+    assert picks.size == indexer.size  # the index of V3.2, of one entry for four tokens
+    shape = {"tokens": LONG, "token_bytes": entry, "window": sides[4].window}
+    reads = inference.compressed_reading(**shape, ratio=4, picked=sides[4].picked, index_bytes=index)
+    holds = memory.kv_cache_compressed(1, 1, LONG, sides[4].window, 4, sides[4].cached, index / 2.0)
+    v4_checks = {
+        n: evidence.check(f"v4-{n}")
+        for n in ("pro-million", "pro-times-less", "pro-cache-share", "pro-step", "flash-step")
+    }
     return {
+        "compressed": {
+            "reads": units.format(float(reads), "byte", 2),
+            "holds": units.format(float(holds), "byte", 2),
+            "heavy": units.format(float(inference.compressed_reading(**shape, ratio=128)), "byte", 2),
+            "other": units.format((token + index) * LONG, "byte", 3),
+            "less": times(v4_checks["pro-times-less"].measured),
+            "million": f"{v4_checks['pro-million'].predicted / 2**30:.2f} GiB",
+            "share": units.percent(v4_checks["pro-cache-share"].predicted, 1, signed=False),
+            "step_pro": units.percent(v4_checks["pro-step"].predicted, 0, signed=False),
+            "step_flash": units.percent(v4_checks["flash-step"].predicted, 0, signed=False),
+            "plain_pro": units.percent(step_share("DeepSeek-V4-Pro"), 0, signed=False),
+            "plain_flash": units.percent(step_share("DeepSeek-V4-Flash"), 0, signed=False),
+        },
+        "served": _served(),
         "layer": {
             "token": units.format(TOKEN, "byte", 2),
             "full": units.format(full, "byte", 2),

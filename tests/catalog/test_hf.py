@@ -534,11 +534,9 @@ def test_experts_without_weights_are_picked_and_cost_nothing() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        "deepseek_v4",
         "diffllama",
         "doge",
         "dots3_note_text",
-        "glm5_next",
         "inkling_text",
         "jetmoe",
         "mistral_large4",

@@ -378,7 +378,7 @@ ROOMS = (
 )
 # What goes in rather than comes out: its repr is how it is written, with at most 2,000 characters.
 INPUTS = {
-    "Attention", "Convolution", "Gather", "Indexer", "Layer", "Message", "Norm", "Scan", "Vector", "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
+    "Attention", "Compressor", "Convolution", "Gather", "Indexer", "Layer", "Message", "Norm", "Scan", "Streams", "Vector", "Bars", "Batch", "Chart", "Choice", "Config", "Convention", "Dimension", "Efficiencies", "Fabric", "Lanes", "Limits",
     "Line", "Links", "Plan", "Relation", "SLO", "LogSlider", "Marks", "Predictor", "Recipe", "Request", "Moments", "StepOptions", "Scaling", "ServerOverheads", "Slider", "Subject", "TornadoChart", "PublishedRecipe", "StoredParts",
     "Autoscaler", "Cache", "Conversation", "Fleet", "ModelReplica", "Link", "FleetSpec", "Router", "Servers", "Speculation", "Tier", "Turn",
     "SystolicArray", "Task", "TensorType", "Topology", "Product", "Scene", "Frames", "Server", "MixedCost", "MixedSteps",

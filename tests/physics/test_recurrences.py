@@ -127,7 +127,8 @@ def test_steps_of_sparse_attention_overtake_those_of_full_attention() -> None:
 
 @pytest.mark.independent
 @pytest.mark.parametrize(
-    "name", ["DeepSeek-V3.2", "Qwen3.5-27B", "Gemma-3-27b", "Mamba-2-2.7B", "Nemotron-3-Nano-30B-A3B"]
+    "name",
+    ["DeepSeek-V3.2", "DeepSeek-V4-Flash", "Qwen3.5-27B", "Gemma-3-27b", "Mamba-2-2.7B", "Nemotron-3-Nano-30B-A3B"],
 )
 def test_the_short_cut_of_a_step_is_the_sum_of_its_terms(name: str) -> None:
     model = step_model(deploy(name, "H200", tp=8))
@@ -149,6 +150,7 @@ def test_the_products_of_a_pass_are_the_matrices_of_the_model(name: str) -> None
     matrices = (
         count.attention + count.recurrence + count.indexer + count.dense_mlp + count.shared_experts + count.router
     )
+    matrices += sum(n * o.k * o.n for n, o in m.products("other"))
     beside = sum(n * o.k for n, o in m.products("shared_experts", "gate"))
     assert inside == pytest.approx(matrices - convolutions - beside, rel=1e-9)
 
@@ -320,7 +322,7 @@ def test_a_prompt_works_in_chunks_and_a_decode_step_does_not() -> None:
 @pytest.mark.published
 def test_printed_figures_of_models_that_forget() -> None:
     found = {c.measurement.name: c for c in evidence.checks("contexts")}
-    assert len(found) == 12 and all(c.measurement.sourced.source for c in found.values())
+    assert len(found) == 18 and all(c.measurement.sourced.source for c in found.values())
     assert sum(c.predicted == c.measured for c in found.values()) == 6  # three logs, a state in tokens, Mistral, Jamba
     # by hand: 7 of 27 layers keep 1,152 B a token, the others 2.17 MB, at 2^20 tokens
     kept = (7 * 1152 * 2**20 + 20 * 2_170_880) / (27 * 1152 * 2**20)

@@ -770,8 +770,8 @@ MACHINE = Machine(1e15, 5e14, 3e12, 4e11, 5e10, 2, 2, 5e10)
 REAL = Efficiencies("x", "y", 0.7, 0.4, 0.9, 0.85, 0.8, 3e-6, 32.0, 0.25, 6e-5, 0.0, 1e-2)
 # Where an efficiency matters that most cases do not meet: what it is there, and what would be better.
 _THERE: dict[str, tuple[dict[str, Any], float]] = {
-    "latent": ({"work": {"absorbed_macs": 4e4}, "eff": {"latent": 0.5}}, 1.0),
-    "latent_cache": ({"work": {"absorbed_macs": 300}, "eff": {"latent_cache": 0.5}}, 1.0),
+    "latent": ({"work": {"absorbed_macs": 4e4, "latent": 1.0}, "eff": {"latent": 0.5}}, 1.0),
+    "latent_cache": ({"work": {"absorbed_macs": 300, "latent": 1.0}, "eff": {"latent_cache": 0.5}}, 1.0),
     "grouped": ({"eff": {"grouped": 0.5}}, 1.0),
     "grouped_memory": ({"eff": {"grouped_memory": 0.5}}, 1.0),
     "tile": ({"eff": {"tile": 128.0}}, 0.0),

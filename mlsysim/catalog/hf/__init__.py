@@ -74,6 +74,13 @@ def _stored(c: Config) -> str:
     return {"mxfp4": "mxfp4", "fbgemm_fp8": "fp8"}.get(method, method)
 
 
+def _stored_experts(c: Config) -> str:
+    """The format of the routed experts, where a config says one of their own (DeepSeek-V4)."""
+    if c.part("quantization_config").text("moe_quant_algo") == "NVFP4":
+        return "nvfp4"
+    return "mxfp4" if c.text("expert_dtype") == "fp4" else ""
+
+
 def _name(c: Config, file: str) -> str:
     """The last part of ``_name_or_path``, reduced to harmless characters; else the model_type."""
     given = c.raw.get("_name_or_path")
@@ -132,4 +139,4 @@ def fields_of(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     except InputError as error:  # of a key, which names the file, or of a block
         raise error if str(error).startswith(file) else InputError(f"{file}: {error}") from error
     found |= {"name": _name(c, file), "family": kind, "source": file, "where": "read by from_hf_config"}
-    return found | _rotary(c, kind, p) | {"stored": _stored(c)}
+    return found | _rotary(c, kind, p) | {"stored": _stored(c), "stored_experts": _stored_experts(c)}

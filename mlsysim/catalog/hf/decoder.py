@@ -90,6 +90,7 @@ class Plan:
     before: Block = ()  # further operations in front of the layers
     after: Block = ()
     modules: int = 0
+    module_layer: Block = ()  # of those, where it is not one with attention over all
     tower: int = 0
     parameters_only: str = ""
 
@@ -134,7 +135,8 @@ class Plan:
         """What predicts further tokens: a layer that sees all, of the kind of the last one."""
         if not self.modules:
             return None
-        layer = blocks.joined(self.attend() if self.attention else (), self.feed(any(self.sparse)), self.parallel)
+        mixer = self.attend() if self.attention and not self.module_layer else ()
+        layer = self.module_layer or blocks.joined(mixer, self.feed(any(self.sparse)), self.parallel)
         norms = self.norms + self.head["norm"] + bool(self.embedding.get("norm"))
         norms += self.mlps is not None and () in self.mlps  # attention and MLP stand in layers of their own
         return blocks.module(self.hidden, (*layer, *blocks.norms(self.hidden, norms, self.norm_bias)), self.modules)

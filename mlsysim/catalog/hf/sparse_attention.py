@@ -1,7 +1,7 @@
 """Families with latent attention of further kinds, or whose queries meet keys that an indexer picks."""
 
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from mlsysim.catalog import blocks
 from mlsysim.catalog.blocks import Block
@@ -19,17 +19,17 @@ def deepseek_v32(p: Plan) -> None:
     p.mixers = [p.attend() if kind == "full" else p.attend(indexer=()) for kind in kinds]
 
 
-def streams(p: Plan, count: int, outputs: int, scales: int) -> None:
-    """Hyper-connections: before attention and MLP a matrix that mixes several residual streams, and one behind all layers."""
-    mixed: Block = (matrix("streams", count * p.hidden, outputs), vector("streams", outputs + scales)) * 2
-    p.more = [(*mixed, *more) for more in p.more or [()] * p.layers]
-    p.after += (matrix("streams", count * p.hidden, count), vector("streams", count + 1))
+def streams(p: Plan, count: int, full: bool) -> Block:
+    """Hyper-connections: several residual streams around attention and MLP, which one matrix sums behind all layers."""
+    around = blocks.streams(p.hidden, count=count, full=full) * 2
+    p.more = [(*around, *more) for more in p.more or [()] * p.layers]
+    p.after += blocks.summed(p.hidden, count)
+    return (*around, *blocks.summed(p.hidden, count))
 
 
 def hy_v4(p: Plan) -> None:
     deepseek_v32(p)
-    count = p.c.size("hc_mult", default=4)
-    streams(p, count, 2 * count, 2)
+    streams(p, p.c.size("hc_mult", default=4), full=False)
 
 
 def axk2(p: Plan) -> None:
@@ -74,6 +74,55 @@ def minimax_m3(p: Plan) -> None:
     p.mixers = [p.attend() if one else p.attend(picked=0, indexer=()) for one in indexed]
 
 
+def deepseek_v4(p: Plan) -> None:
+    """Keys that are values, compressed four or 128 to one in most layers beside a window; several residual streams."""
+    c, layers = p.c, p.layers
+    names = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+    usual = {ratio: name for name, ratio in names.items()}
+    ratios = c.raw.get("compress_ratios")
+    if ratios is None:
+        ratios = [names.get(kind, -1) for kind in c.kinds(layers, lambda i: usual[4 if i % 2 and i > 1 else 128])]
+    if not isinstance(ratios, list) or len(ratios) < layers:
+        c.fail("compress_ratios", f"must list 0, 4 or 128 for each of {layers} layers")
+    rates = c.but(compress_ratios=ratios[:layers]).numbers("compress_ratios", layers, 0, 4, 128)
+    p.attention = {"heads": p.attention["heads"], "head_dim": c.size("head_dim"), "q_rank": c.size("q_lora_rank")}
+    p.attention |= {"groups": c.size("o_groups"), "output_rank": c.size("o_lora_rank")}
+    p.attention |= {"window": c.size("sliding_window", default=128)}
+    index = {"index_heads": c.size("index_n_heads"), "index_dim": c.size("index_head_dim")}
+    kinds: dict[int, dict[str, Any]] = {0: {}, 128: {"ratio": 128}}
+    kinds[4] = {"ratio": 4, "overlap": True, "picked": c.size("index_topk", default=512)} | index
+    p.mixers = [blocks.compressed_attention(p.hidden, **p.attention, **kinds[rate]) for rate in rates]
+    hashed = c.size("num_hash_layers", default=3, least=0)  # which look their experts up by the token
+    routers = [i >= hashed for i in range(layers)]
+    if isinstance(c.raw.get("mlp_layer_types"), list):
+        routers = [kind != "hash_moe" for kind in c.kinds(layers, lambda i: "", "mlp_layer_types")]
+    p.mlps = [p.feed(True, router_bias=one) for one in routers]
+    around = streams(p, c.size("hc_mult", default=4), full=True)
+    p.module_layer = (*blocks.compressed_attention(p.hidden, **p.attention), *p.feed(True, router_bias=True), *around)
+
+
+def glm5_next(p: Plan) -> None:
+    """Delta attention in three of four layers, latent attention with an indexer over pooled keys in the others; several streams."""
+    c = p.c
+    nope, value, rank, q_rank = c.sizes(qk_nope_head_dim=256, v_head_dim=256, kv_lora_rank=512, q_lora_rank=1536)
+    index, count, pool, picked, number = c.sizes(
+        index_head_dim=128, index_n_heads=32, index_kpool=16, index_topk=2048, hc_mult=4
+    )
+    lin, size, kernel = c.sizes(linear_num_heads=64, linear_head_dim=128, linear_conv_kernel_dim=4)
+    p.attention = {
+        "heads": p.attention["heads"],
+        "head_dim": nope,
+        "value_dim": value,
+        "kv_rank": rank,
+        "q_rank": q_rank,
+    }
+    p.attention |= {"rope_dim": c.size("qk_rope_head_dim", default=0, least=0), "picked": picked}
+    p.attention["indexer"] = blocks.indexer(p.hidden, heads=count, size=index, q_rank=q_rank, pool=pool)
+    sizes = {"heads": lin, "head_dim": size, "key_heads": lin, "state": size, "conv": kernel, "rank": size}
+    p.mix(p.state("kimi-delta", state_bits=32, **sizes), p.full(nth(4)))
+    p.add(*blocks.streams(p.hidden, count=number) * 2)
+
+
 # What follows is counted, and no more: no operation says how its queries meet keys
 
 
@@ -96,70 +145,6 @@ def _indexer(h: int, read: int, heads: int, size: int, vectors: int = 0) -> Bloc
         matrix("index_k", h, size + heads),
         vector("index", 2 * size + vectors),
     )
-
-
-def deepseek_v4(p: Plan) -> None:
-    """Keys that are values, compressed four or 128 to one in most layers; several residual streams."""
-    c = p.c
-    h, layers, size, heads = p.hidden, p.layers, c.size("head_dim"), p.attention["heads"]
-    names = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
-    usual = {ratio: name for name, ratio in names.items()}
-    ratios = c.raw.get("compress_ratios")
-    if ratios is None:
-        ratios = [names.get(kind, -1) for kind in c.kinds(layers, lambda i: usual[4 if i % 2 and i > 1 else 128])]
-    if not isinstance(ratios, list) or len(ratios) < layers:
-        c.fail("compress_ratios", f"must list 0, 4 or 128 for each of {layers} layers")
-    rates = c.but(compress_ratios=ratios[:layers]).numbers("compress_ratios", layers, 0, 4, 128)
-    rank, out, groups = c.size("q_lora_rank"), c.size("o_lora_rank"), c.size("o_groups")
-    index, count = c.size("index_head_dim"), c.size("index_n_heads")
-    attention: Block = (
-        matrix("q_down", h, rank),
-        matrix("q_up", rank, heads * size),
-        matrix("kv", h, size),
-        matrix("output_down", heads * size, out),
-        matrix("output_up", groups * out, h),
-        vector("sinks and norms", heads + rank + size),
-    )
-    indexer: Block = (matrix("index_k", h, 4 * index), matrix("index_q", rank, count * index))
-    indexer += (matrix("index_weights", h, count), vector("index places", 4 * 2 * index + index))
-    made: Mapping[int, Block] = {
-        0: (),
-        4: (matrix("compress", h, 4 * size), vector("places", 4 * 2 * size + size), *indexer),
-        128: (matrix("compress", h, 2 * size), vector("places", 128 * size + size)),
-    }
-    hashed = c.size("num_hash_layers", default=3, least=0)  # which look their experts up by the token
-    routers = [i >= hashed for i in range(layers)]
-    if isinstance(c.raw.get("mlp_layer_types"), list):
-        routers = [kind != "hash_moe" for kind in c.kinds(layers, lambda i: "", "mlp_layer_types")]
-    p.more = [(vector("router", p.experts["n"]),) if one else () for one in routers]
-    number = c.size("hc_mult", default=4)
-    streams(p, number, (2 + number) * number, 3)
-    p.mixers, p.attention = [(*attention, *made[rate]) for rate in rates], {}
-    p.parameters_only = "keys compressed four or 128 to one beside a window, and an indexer over compressed keys"
-
-
-def glm5_next(p: Plan) -> None:
-    """Delta attention in three of four layers, latent attention with an indexer over pooled keys in the others."""
-    c = p.c
-    h, heads = p.hidden, p.attention["heads"]
-    nope, value, rank, q_rank = c.sizes(qk_nope_head_dim=256, v_head_dim=256, kv_lora_rank=512, q_lora_rank=1536)
-    rope = c.size("qk_rope_head_dim", default=0, least=0)
-    index, count, pool, number = c.sizes(index_head_dim=128, index_n_heads=32, index_kpool=16, hc_mult=4)
-    lin, size, kernel = c.sizes(linear_num_heads=64, linear_head_dim=128, linear_conv_kernel_dim=4)
-    inner = lin * size
-    sizes = {"head_dim": nope, "rope_dim": rope, "value_dim": value, "kv_rank": rank, "q_rank": q_rank}
-    full = (*_latent(h, heads, **sizes), *_indexer(h, q_rank, count, index, pool * index), matrix("pool", h, index))
-    delta: Block = (
-        matrix("in", h, 3 * inner + 2 * size + lin),
-        matrix("gates", size, 2 * inner),
-        matrix("out", inner, h),
-        matrix("convolutions", kernel, 3 * inner),
-        vector("decays and norm", inner + lin + size),
-    )
-    p.mixers, p.attention = [full if one else delta for one in p.full(nth(4))], {}
-    outputs = (2 + number) * number
-    p.add(*(matrix("streams", number * h, outputs), vector("streams", outputs + 3)) * 2)
-    p.parameters_only = "latent attention with an indexer over pooled keys, beside layers of delta attention"
 
 
 def mistral_large4(p: Plan) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mlsysim import inference, memory
+from mlsysim import catalog, flops, inference, memory
 from mlsysim.evidence.measured.measurements import Measurement
 
 _BLOCK = 16  # tokens that a server's blocks are multiples of
@@ -38,6 +38,37 @@ def _flop_share(_: Measurement, i: Mapping[str, Any]) -> float:
     return float(one / other)
 
 
+def _compressed_share(_: Measurement, i: Mapping[str, Any]) -> float:
+    """Cache of two kinds of compressed layers over that of as many layers of latent attention with an index."""
+    sparse, heavy, tokens, window = i["sparse_layers"], i["heavy_layers"], i["tokens"], i["window"]
+    held = memory.kv_cache_compressed(sparse, 1, tokens, window, 4, i["entry"], i["index"], 1.0)
+    held += memory.kv_cache_compressed(heavy, 1, tokens, window, 128, i["entry"], 0.0, 1.0)
+    return float(held / memory.kv_cache_mla(i["other_layers"], 1, tokens, i["other_entry"], i["other_index"], 1.0))
+
+
+def _step_flops(name: str, tokens: float, attention: float, index: float) -> float:
+    """FLOPs of a token after a context: its matrices, its keys and its indexers, the last two weighed as given."""
+    m = catalog.model(name)
+    work = 2.0 * flops.matmul_parameters(m)
+    for n, core in m.cores:
+        pair = core.heads * (core.latent_qk + core.latent_v or core.qk_dim + core.v_dim)
+        for ratio, most in core.met:
+            work += attention * n * inference.context_work(tokens / ratio, pair, most or tokens)
+    indexed = sum(n * inference.context_work(tokens / one.ratio, 0, 1, one.heads * one.size) for n, one in m.indexers)
+    return float(work + index * indexed)
+
+
+def step_share(
+    model: str, other: str = "DeepSeek-V3.2", tokens: float = 2**20, attention: float = 1.0, index: float = 1.0
+) -> float:
+    """FLOPs of a token after a context over those of another model, whose indexer counts in full.
+
+    >>> round(step_share("DeepSeek-V4-Pro"), 2)
+    0.26
+    """
+    return _step_flops(model, tokens, attention, index) / _step_flops(other, tokens, attention, 1.0)
+
+
 RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], float]] = {
     "state-block": _state_block,
     "state-tokens": lambda _, i: float(inference.context_crossover(**i)),
@@ -50,4 +81,10 @@ RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], float]] = {
     "cache-share": lambda _, i: 1.0 - 1.0 / _hybrid(i, held=True),
     "reading-gain": lambda _, i: _hybrid(i, held=False),
     "flop-share": _flop_share,
+    "model-cache": lambda _, i: float(memory.kv_cache_of(i["model"], 1, i["tokens"])),
+    "model-gain": lambda _, i: float(
+        memory.kv_cache_of(i["other"], 1, i["tokens"]) / memory.kv_cache_of(i["model"], 1, i["tokens"])
+    ),
+    "compressed-share": _compressed_share,
+    "step-share": lambda _, i: step_share(**i),
 }

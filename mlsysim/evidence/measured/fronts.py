@@ -47,6 +47,7 @@ class FrontPoint(Result):
     inputs: Mapping[str, Any]  # as a row of class serving_tpot
     source: str
     where: str
+    chapter: int  # that has the point
 
     @property
     def user_rate(self) -> float:
@@ -54,13 +55,17 @@ class FrontPoint(Result):
         return self.device_rate * self.devices / self.concurrency if self.itl is None else 1.0 / self.itl
 
 
-@cache
-def front_runs() -> Mapping[str, tuple[FrontPoint, ...]]:
-    """The measured points of chapter 24, by run of a server.
+def front_runs(chapter: int = 24) -> Mapping[str, tuple[FrontPoint, ...]]:
+    """The measured points of a chapter, by run of a server.
 
     >>> len(front_runs()["gpt-oss-b200"]), round(1 / front_runs()["gpt-oss-b200"][0].itl)
     (11, 280)
     """
+    return {name: points for name, points in _every_run().items() if points[0].chapter == chapter}
+
+
+@cache
+def _every_run() -> Mapping[str, tuple[FrontPoint, ...]]:
     return shipped(__package__, "fronts.toml", _run)
 
 
@@ -75,7 +80,9 @@ def _point(name: str, raw: Mapping[str, Any], row: list[float], counted: str) ->
     tp, ep, concurrency = (int(x) for x in row[:3])
     degrees = dict(raw.get("degrees", {}))
     p, n = int(raw["input_len"]), int(raw["output_len"])
-    drawn = serving.drawn(LENGTH_RANGE)[0]
+    least = float(raw.get("length_range", LENGTH_RANGE))
+    drawn = serving.drawn(least)[0]
+    apart = raw.get("attention") == "dp"  # of as many replicas of attention, which share the experts
     if degrees:
         pools = {
             pool: int(degrees[f"{pool}_workers"] * degrees[f"{pool}_tp"] * degrees.get(f"{pool}_attention_dp", 1))
@@ -85,7 +92,7 @@ def _point(name: str, raw: Mapping[str, Any], row: list[float], counted: str) ->
         layout = f"{pools['prefill']} devices for prompts, {pools['decode']} for answers"
     else:
         devices = tp
-        layout = f"TP{tp}" + (f" EP{ep}" if ep > 1 else "")
+        layout = f"{'DP' if apart else 'TP'}{tp}" + (f" EP{ep}" if ep > 1 else "")
     if counted:
         itl, ttft = None, None
         rate = float(row[3]) * n / (p + n) / (devices if counted == "server" else 1)
@@ -95,14 +102,15 @@ def _point(name: str, raw: Mapping[str, Any], row: list[float], counted: str) ->
     inputs: dict[str, Any] = {
         "model": raw["model"], "device": raw["device"], "backend": _BACKENDS.get(raw["server"], ""),
         "mode": "disagg" if degrees else "agg", "precision": raw["precision"], "gemm_quant": raw["weights"],
-        "moe_quant": raw["weights"], "input_len": p, "output_len": n, "concurrency": concurrency,
-        "kv_precision": raw.get("kv"), "length_range": LENGTH_RANGE, "statistic": "mean", "tp": tp, "attention_dp": 1, "moe_tp": 1 if ep > 1 else tp, "moe_ep": ep, **degrees,
+        "moe_quant": raw.get("experts", raw["weights"]), "input_len": p, "output_len": n, "concurrency": concurrency,
+        "kv_precision": raw.get("kv"), "length_range": least, "statistic": "mean", "requests_per_user": raw.get("requests_per_user"),
+        "tp": 1 if apart else tp, "attention_dp": tp if apart else 1, "moe_tp": 1 if ep > 1 else tp, "moe_ep": ep, **degrees,
     }  # fmt: skip
     return FrontPoint(
         run=name, model=raw["model"], device=raw["device"], server=raw["server"], release=raw["release"],
         date=raw["date"], precision=raw["precision"], layout=layout, devices=devices, input_len=p, output_len=n,
         concurrency=concurrency, itl=itl, ttft=ttft, device_rate=rate, drafted=int(raw.get("drafted", 0)),
-        inputs=inputs, source=raw["source"], where=raw["where"],
+        inputs=inputs, source=raw["source"], where=raw["where"], chapter=int(raw.get("chapter", 24)),
     )  # fmt: skip
 
 
@@ -112,6 +120,8 @@ def _deployed(model: str, device: str, tp: int, precision: str) -> inference.Dep
     m = catalog.model(model)
     own = "mxfp4" if m.stored == "mxfp4" else "nvfp4"
     kept = {"kv": "bf16" if precision == "bf16" else "fp8", **({"weights": own} if precision == "fp4" else {})}
+    if m.stored_experts and precision == "fp8":
+        kept |= {"weights": "fp8", "experts": m.stored_experts}
     return inference.deploy(m, catalog.device(device), tp=tp, precision=precision, **kept)  # type: ignore[arg-type]
 
 
@@ -220,7 +230,7 @@ def check_front(point: FrontPoint, accepted: float = 1.0) -> dict[str, Check]:
     accepted : float
         Tokens that a step yields, where the point speculates: sources do not print it.
     """
-    drawn = serving.drawn(LENGTH_RANGE)[0]
+    drawn = serving.drawn(float(point.inputs["length_range"]))[0]
     if point.drafted:
         loop = loop_at(
             point.model, point.device, tp=point.devices, concurrency=point.concurrency, precision=point.precision,
@@ -248,4 +258,4 @@ def check_run(name: str, accepted: float = 1.0) -> tuple[dict[str, Check], ...]:
     >>> [round(c["itl"].error, 1) for c in check_run("minimax-b200-0.17.0")][-1] < -0.2
     True
     """
-    return tuple(check_front(p, accepted) for p in named("run", name, front_runs()))
+    return tuple(check_front(p, accepted) for p in named("run", name, _every_run()))

@@ -313,7 +313,7 @@ def _read(row: Row) -> _Case:
         apart=float(mode == "disagg"),
         alone=float(server.prompts_alone),
         fused=float(device.has("peak_flops.fp4") and products == device.peak_flops["fp4"]),
-        transfer=prompt * w.kv_elements * w.layers * s.kv_bytes / decode.machine.inter_bandwidth,
+        transfer=prompt * w.kv_elements * (1.0 - w.thinned) * w.layers * s.kv_bytes / decode.machine.inter_bandwidth,
         experts=model.is_moe,
         captured=float(server.captured_prompts),
         blocks=float(_in_blocks(row) and any(name in lineage(device) for name in SLOW_BLOCKS)),

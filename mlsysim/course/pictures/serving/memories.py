@@ -1,4 +1,4 @@
-"""What a layer keeps of the tokens before: all of them, a window, the picked ones, or a state that is written over."""
+"""What a layer keeps of the tokens before: all of them, a window, the picked ones, compressed ones, or a state that is written over."""
 
 from collections.abc import Sequence
 
@@ -23,12 +23,13 @@ def _cells(x: float, y: float, side: float, count: int, kept: Sequence[int]) -> 
     ]
 
 
-def four_memories(tokens: int = 12, window: int = 4, picked: Sequence[int] = (1, 4, 9, 11)) -> Scene:
-    """The same tokens behind a layer, and what each of four kinds of layers still has of them."""
-    if not (4 <= tokens <= _MOST and 1 <= window < tokens and all(0 <= p < tokens for p in picked)):
+def five_memories(tokens: int = 12, window: int = 4, picked: Sequence[int] = (1, 4, 9, 11), ratio: int = 3) -> Scene:
+    """The same tokens behind a layer, and what each of five kinds of layers still has of them."""
+    fits = 1 <= window < tokens and all(0 <= p < tokens for p in picked) and 2 <= ratio <= tokens
+    if not (4 <= tokens <= _MOST and fits):
         raise InputError(
-            f"four_memories: {tokens} tokens, window {window}, picked {list(picked)}; a drawing shows 4 to {_MOST} tokens, a "
-            "window below that, and picks among them"
+            f"five_memories: {tokens} tokens, window {window}, picked {list(picked)}, ratio {ratio}; a drawing shows 4 to {_MOST} "
+            "tokens, a window below that, picks among them, and 2 or more of them in a compressed key"
         )
     side = 384 / tokens
     rows = (
@@ -41,6 +42,12 @@ def four_memories(tokens: int = 12, window: int = 4, picked: Sequence[int] = (1,
         y = 14 + 58.0 * i
         shapes += [Words(8, y, text, "start", 12), *_cells(8, y + 12, side, tokens, list(kept))]
     low = 14 + 58.0 * len(rows)
+    shapes.append(Words(8, low, f"compression makes one key of every {ratio} tokens", "start", 12))
+    shapes += [
+        Box(8 + i * side, low + 12, ratio * side - 3, 22, kind="memory", full=True)
+        for i in range(0, tokens - ratio + 1, ratio)
+    ]
+    low += 58.0
     shapes.append(Words(8, low, "a state of constant size has a blend of all", "start", 12))
     shapes += [
         Box(8, low + 12, 384 - 3 - 96, 22, "every token, added up", dashed=True, size=12),
@@ -49,8 +56,8 @@ def four_memories(tokens: int = 12, window: int = 4, picked: Sequence[int] = (1,
     ]
     return Scene(
         shapes,
-        f"{tokens} tokens behind four layers. Full attention keeps all, a window the last {window}, sparse attention reads the "
-        f"{len(picked)} that its indexer picks after scoring all, and a recurrence keeps one state of constant size.",
+        f"{tokens} tokens behind five layers. Full attention keeps all, a window the last {window}, sparse attention reads the "
+        f"{len(picked)} that its indexer picks after scoring all, compression keeps one key for every {ratio}, and a recurrence keeps one state of constant size.",
     )
 
 
@@ -163,6 +170,36 @@ def indexer_picks(top: int = 4) -> Scene:
         shapes,
         f"Twelve cached keys. An indexer gives each a score, drawn as a bar; attention then reads the {top} with the highest and "
         "leaves the others unread.",
+    )
+
+
+def compressed_keys(ratio: int = 4, window: int = 4, picked: Sequence[int] = (0, 2)) -> Scene:
+    """Tokens that become compressed keys, of which some are picked, beside a window of tokens as they are."""
+    tokens = 16
+    groups = tokens // ratio if 2 <= ratio <= 8 else 0
+    if not (groups and 1 <= window < tokens and all(0 <= p < groups for p in picked)):
+        raise InputError(
+            f"compressed_keys: ratio {ratio}, window {window}, picked {list(picked)}; a drawing shows 2 to 8 of {tokens} tokens in a "
+            "compressed key, a window below that, and picks among those keys"
+        )
+    side = 384 / tokens
+    shapes: list[Shape] = [Words(8, 14, f"every {ratio} tokens become one key, which is their value too", "start", 12)]
+    shapes += _cells(8, 26, side, tokens, range(tokens - window, tokens))
+    for g in range(groups):
+        x, wide = 8 + g * ratio * side, ratio * side - 3
+        shapes.append(Arrow([(x + wide / 2, 50), (x + wide / 2, 72)], width=1.0))
+        shapes.append(Box(x + wide / 4, 74, wide / 2, 22, kind="memory", full=g in picked, dashed=g not in picked))
+        if g in picked:
+            shapes.append(Arrow([(x + wide / 2, 98), (196, 132)], width=1.0))
+    shapes.append(Arrow([(392 - window * side / 2, 50), (270, 146)], width=1.0))
+    shapes.append(Box(130, 134, 138, 28, "attention", "memory", rounded=True, size=13))
+    shapes.append(Words(8, 184, f"read: {len(picked)} of {groups} keys, and a window of {window}", "start", 12))
+    read = inference.compressed_reading(tokens, 1.0, window, ratio, len(picked))
+    assert read == len(picked) + window
+    return Scene(
+        shapes,
+        f"{tokens} tokens, of which every {ratio} become one compressed key. Attention reads {len(picked)} of the {groups} keys, which an "
+        f"indexer picks, and the last {window} tokens as they are.",
     )
 
 
