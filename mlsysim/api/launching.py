@@ -76,7 +76,7 @@ def start(model: Model, device: Device, formats: Formats, options: Mapping[str, 
     >>> start(catalog.model("Qwen3-32B"), catalog.device("H100"), Formats("bf16"), {"tp": 2, "max_num_seqs": 64}).vllm
     'vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2 --max-num-seqs 64'
     """
-    given = {n: value for n, value in options.items() if value is not None and not (value == 1 and n in _DEGREES)}
+    given = {n: v for n, v in options.items() if v is not None and n not in ("weights", "kv") and not (v == 1 and n in _DEGREES)}
     narrow = formats.kv if formats.kv in _CACHES else ""
     notes, name = [], address(model, asked)
     if name == "MODEL":
@@ -86,7 +86,8 @@ def start(model: Model, device: Device, formats: Formats, options: Mapping[str, 
         if formats.precision == stored == "fp8" and not model.stored:
             given["weights"] = "fp8"
         else:
-            notes.append(f"The checkpoint has to have its weights as {stored}, for products in {formats.precision}.")
+            products = "" if stored == formats.precision else f", and products in {formats.precision}"
+            notes.append(f"It takes a checkpoint whose weights are stored as {stored}{products}.")
     theirs = given | ({"kv": narrow.replace("-", "_")} if narrow else {})
     ep = given.get("ep", 1)
     vllm = ["vllm", "serve", name, *_written(VLLM, theirs), *(["--enable-expert-parallel"] if ep > 1 else [])]
