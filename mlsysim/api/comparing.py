@@ -168,7 +168,9 @@ class Compared(Result):
                 else f"of the closest two no measurement of one device changes the choice: it is right with {now}"
             )
         if self.odds:
-            said.append(f"odds: normal errors as wide as the ranges, of which devices share {self.shared:.0%} of the variance")
+            said.append(
+                f"odds: normal errors as wide as the ranges, of which devices share {self.shared:.0%} of the variance"
+            )
         pairs = zip(self.answers, self.effects, strict=True)
         return said + [f"{s.question.device.name}: {_missing(s)}" for s, e in pairs if e is None]
 

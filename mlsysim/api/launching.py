@@ -76,7 +76,11 @@ def start(model: Model, device: Device, formats: Formats, options: Mapping[str, 
     >>> start(catalog.model("Qwen3-32B"), catalog.device("H100"), Formats("bf16"), {"tp": 2, "max_num_seqs": 64}).vllm
     'vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2 --max-num-seqs 64'
     """
-    given = {n: v for n, v in options.items() if v is not None and n not in ("weights", "kv") and not (v == 1 and n in _DEGREES)}
+    given = {
+        n: v
+        for n, v in options.items()
+        if v is not None and n not in ("weights", "kv") and not (v == 1 and n in _DEGREES)
+    }
     narrow = formats.kv if formats.kv in _CACHES else ""
     notes, name = [], address(model, asked)
     if name == "MODEL":
@@ -135,7 +139,12 @@ def commands(s: "Served", asked: str = "") -> Commands:
     measure += ["--burstiness", str(s.replicas)] if q.routing == "round-robin" and s.replicas > 1 else []
     from mlsysim.api.confirming import steady_requests
 
-    measure += ["--num-prompts", str(steady_requests(load, s.replicas, q.kept)), "--percentile-metrics", "ttft,tpot,e2el"]
+    measure += [
+        "--num-prompts",
+        str(steady_requests(load, s.replicas, q.kept)),
+        "--percentile-metrics",
+        "ttft,tpot,e2el",
+    ]
     measure += ["--metric-percentiles", f"{100 * load.quantile:g}"]
     if q.slo is not None and q.slo.targets:
         theirs = {"ttft": "ttft", "itl": "tpot", "e2e": "e2el"}

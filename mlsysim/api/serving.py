@@ -401,10 +401,10 @@ class Served(Result):
 
     def loads_at(self, rates: Sequence[float]) -> list[Load]:
         """The fewest replicas of this layout at other rates; a rate that no number of them carries is left out."""
-        found, load = [], self.load
-        for rate in rates if load is not None else ():
+        found: list[Load] = []
+        for rate in rates:
             with suppress(_TooManyError):
-                found.append(_fewest(self.question, load.replica, rate))
+                found.append(_fewest(self.question, self.option.load.replica, rate))  # type: ignore[union-attr]
         return found
 
     def explain(self) -> Explanation:

@@ -445,7 +445,9 @@ def replica_of(
     places = min(room, max_num_seqs) if max_running is None else max_running
     first = int(deployment.split.dp)  # every data-parallel rank works, however few sequences there are
     batches = maximum(arrays().arange(1, places + 1), first) * 1.0
-    times = decode_step(deployment, context=context, batch=batches).time  # all at once: ten times faster than one by one
+    times = decode_step(
+        deployment, context=context, batch=batches
+    ).time  # all at once: ten times faster than one by one
     made = replica(
         lambda n: float(times[n - 1]),
         places,

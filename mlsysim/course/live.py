@@ -446,7 +446,23 @@ class Page:
 
 
 _page = Page()
-_DOORS = ("open", "move", "prepare", "run", "ask", "check", "hint", "hand_in", "size", "behind", "beside", "confirm", "more", "export", "command")
+_DOORS = (
+    "open",
+    "move",
+    "prepare",
+    "run",
+    "ask",
+    "check",
+    "hint",
+    "hand_in",
+    "size",
+    "behind",
+    "beside",
+    "confirm",
+    "more",
+    "export",
+    "command",
+)
 
 
 def answer(request: str) -> str:

@@ -292,6 +292,7 @@ def test_a_field_of_another_task_is_refused_as_an_option_of_another_command_is()
     with pytest.raises(InputError, match="not one of json, csv, ipynb"):
         sizing.export(form, "exe")
     assert exports._cell("=1+1") == "'=1+1"
+    assert exports._cell(-1.0) == -1.0
 
 
 @pytest.mark.parametrize(
@@ -435,7 +436,7 @@ def test_a_checkpoint_is_sized_as_the_door_serves_it(model: str, says: str) -> N
     space: dict[str, Any] = {}
     exec(found["code"].replace("print(answer)", ""), space)
     own = {row["name"]: row["value"] for row in found["rows"]}
-    assert own["weights"] == space["answer"].deployment.weight_memory
+    assert own["weights"] == space["answer"].memory.weight_memory == space["answer"].to_dict()["weights_bytes"]
 
 
 def test_a_prefix_counts_on_the_page_as_in_the_function() -> None:

@@ -22,7 +22,6 @@ from mlsysim.course.readings import Reading
 from mlsysim.course.sizing import pictures, plans
 from mlsysim.course.sizing.fields import FieldError, Job, job
 from mlsysim.equations import Equation
-from mlsysim.errors import MlsysimError
 from mlsysim.results import Explanation, format_value, plain
 
 MILLION = 1e6
@@ -297,7 +296,7 @@ def _behind_served(sized: Sized) -> None:
         rows += _alone_rows(s) if s.load is None else _loaded_rows(s, s.load)
         rows.append(Row("tokens_rate", "Output tokens per second", s.tokens_per_s, "token/s", f"{s.tokens_per_s:,.4g}"))
         rows += _bill_rows(sized.job, s.bill, "output tokens")
-    rows.append(_quantity("weights", "Weights on each device", s.deployment.weight_memory, "byte"))
+    rows.append(_quantity("weights", "Weights on each device", s.memory.weight_memory, "byte"))
     sized.pictures |= pictures.of_served(s)
     if s.answered:
         sized.folds["Start it, and measure it"] = _commands(commands(s, sized.job.texts.get("model", "")))
@@ -320,7 +319,9 @@ def _commands(c: Commands) -> str:
         "Under its share of the requests (of SGLang with --port 30000)": c.measure,
     }
     html = "".join(
-        f'<p>{escape(what)}:</p><pre class="live-text"><code>{escape(text)}</code></pre>' for what, text in kinds.items() if text
+        f'<p>{escape(what)}:</p><pre class="live-text"><code>{escape(text)}</code></pre>'
+        for what, text in kinds.items()
+        if text
     )
     return html + "".join(f"<p>{escape(note)}</p>" for note in c.notes)
 

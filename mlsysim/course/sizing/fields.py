@@ -215,7 +215,9 @@ def job(form: Mapping[str, str]) -> Job:
     for f in (FIELDS[n] for n in texts):
         if task not in f.tasks:
             asks = " or ".join(TASKS[t] for t in f.tasks)
-            raise FieldError(f.name, f"{f.label} ({f.name}) counts where you choose: {asks}; leave it out, or choose that")
+            raise FieldError(
+                f.name, f"{f.label} ({f.name}) counts where you choose: {asks}; leave it out, or choose that"
+            )
     if "config" in texts:
         texts.pop("model", None)
     given = {
@@ -254,7 +256,11 @@ def _places(texts: Mapping[str, str], given: dict[str, Any], task: str) -> tuple
         raise FieldError("count", f"How many (count) = {texts['count'][:40]!r} must be at most {MOST_COUNT:,}")
     named = places(name)
     if len(named) > (MOST_COMPARED if task == "serve" else 1):
-        why = f"compares {MOST_COMPARED} at most" if task == "serve" else "is asked of one device; serving requests compares several"
+        why = (
+            f"compares {MOST_COMPARED} at most"
+            if task == "serve"
+            else "is asked of one device; serving requests compares several"
+        )
         raise FieldError("device", f"Device or node (device) names {len(named)}: {TASKS[task]} {why}")
     try:
         there = [n if many is None else f"{many} x {n}" for n in named]

@@ -10,9 +10,10 @@ from mlsysim import units
 from mlsysim.api.comparing import Compared
 from mlsysim.api.serving import Served, open_replica
 from mlsysim.course.readings import Reading
-from mlsysim.course.views import ANSWER, COMPUTE, MEMORY, NETWORK, OTHER, WAITING, axis_text, bar, bars, dot, scatter, trail  # fmt: skip
+from mlsysim.course.views import axis_text, bar, bars, dot, scatter, trail
 from mlsysim.drawing.shapes import sampled
 from mlsysim.drawing.small import Curves, Part, Row, Rows, Trace
+from mlsysim.drawing.style import ANSWER, COMPUTE, MEMORY, NETWORK, OTHER, WAITING
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.fit import TrainingMemory
 from mlsysim.tables import Table
@@ -28,22 +29,33 @@ def _memory(name: str, parts: Mapping[str, float], have: float, said: str) -> Re
     every = {n: v for n, v in parts.items() if v > 0} | ({"free": have - held} if have > held else {})
     pieces = [Part(n, v, _COLOURS[n]) for n, v in every.items()]
     over = "" if have >= held else f" That is {units.format(held - have, 'byte')} more than it has."
-    picture = Rows("memory of a device", [Row(name, pieces, "")], [(f"all of it: {units.format(have, 'byte', 3)}", have)])
+    picture = Rows(
+        "memory of a device", [Row(name, pieces, "")], [(f"all of it: {units.format(have, 'byte', 3)}", have)]
+    )
     return Reading(picture, *((n, v, "byte") for n, v in every.items()), note=said + over)
 
 
 def server_memory(held: ServerMemory, said: str = "") -> Reading:
     """Memory of a device of a server, as it takes it."""
     p, g = held.parts, held.given
-    parts = {"weights": p["weights"], "activations": p["activations"], "runtime": p["runtime"] + p["graphs"], "cache": p["cache"]}
-    share = f"The server takes {g['gpu_memory_utilization']:.0%} of the device, and fills with cache what the rest leaves."
+    parts = {
+        "weights": p["weights"],
+        "activations": p["activations"],
+        "runtime": p["runtime"] + p["graphs"],
+        "cache": p["cache"],
+    }
+    share = (
+        f"The server takes {g['gpu_memory_utilization']:.0%} of the device, and fills with cache what the rest leaves."
+    )
     return _memory(held.device.name, parts, float(held.device.usable_memory), said or share)
 
 
 def training_memory(held: TrainingMemory, name: str) -> Reading:
     """Memory of the fullest device of a training run."""
     p = {n: float(v) for n, v in held.parts.items()}
-    parts = {n: p[n] for n in ("weights", "gradients", "optimizer", "activations")} | {"buffers": p["gathered"] + p["passing"]}
+    parts = {n: p[n] for n in ("weights", "gradients", "optimizer", "activations")} | {
+        "buffers": p["gathered"] + p["passing"]
+    }
     most = max(parts, key=lambda n: parts[n])
     said = f"The {most} take most, {parts[most] / sum(parts.values()):.0%} of what is counted."
     return _memory(name, parts, float(held.capacity), said)
@@ -54,7 +66,7 @@ def of_served(s: Served) -> Iterator[tuple[str, Reading]]:
     yield "Memory of a device, to scale", _served_memory(s)
     if s.answered and s.load is not None:
         yield "Cost over the load", _cost(s)
-        yield "Throughput against the time between tokens", _front(s)
+        yield "The front: tokens a second against the time between tokens", _front(s)
 
 
 def _served_memory(s: Served) -> Reading:
@@ -94,7 +106,10 @@ def _cost(s: Served) -> Reading:
         ys.append(after)
     at = amount(s.replicas)
     each = at / s.replicas / load.replica.capacity
-    traces = [Trace("this service", ys, ANSWER), Trace("if its replicas were full", [each * x for x in xs], WAITING, True)]
+    traces = [
+        Trace("this service", ys, ANSWER),
+        Trace("if its replicas were full", [each * x for x in xs], WAITING, True),
+    ]
     text, name = axis_text("1"), f"cost of an hour ({unit})" if priced else "devices"
     picture = Curves(name, "requests per second", xs, traces, here, text, axis_text(unit), y_log=False)
     more = f"Targets and waiting cost {at / (each * here) - 1:.0%} more than full replicas would at this rate."
@@ -110,9 +125,15 @@ def _cost_of_tokens(s: Served, here: float) -> Reading:
     per_second = 1e6 / tokens * (float(s.devices) if rate is None else rate)
     xs = [here * (i + 1) / _LOADS for i in range(_LOADS)]
     traces = [Trace("these devices", [per_second / x for x in xs], ANSWER)]
-    picture = Curves(f"a million output tokens ({unit})", "requests per second", xs, traces, xs[-1], axis_text("1"), axis_text(unit))
+    picture = Curves(
+        f"a million output tokens ({unit})", "requests per second", xs, traces, xs[-1], axis_text("1"), axis_text(unit)
+    )
     numbers = [("at the largest rate", per_second / here, unit), ("at half of it", 2 * per_second / here, unit)]
-    return Reading(picture, *numbers, note="The devices cost the same whether they work or wait, so half the load costs twice as much a token.")
+    return Reading(
+        picture,
+        *numbers,
+        note="The devices cost the same whether they work or wait, so half the load costs twice as much a token.",
+    )
 
 
 def _front(s: Served) -> Reading:
@@ -150,5 +171,10 @@ def of_compared(c: Compared) -> tuple[Reading, Table]:
     else:
         rows = [bar(s.question.device.name, float(s.devices)) for s in c.answers if s.answered]
         what = ("devices", "devices")
-    note = " ".join(f"{line[:1].upper()}{line[1:]}." for line in (f"price: {c.kind}", *c.words))
+    same = (
+        f"Bills at one kind of price for all ({c.kind}), which need not be that of the answer above."
+        if c.rents
+        else f"Bills: {c.kind}."
+    )
+    note = " ".join((same, *(f"{line[:1].upper()}{line[1:]}." for line in c.words)))
     return (bars(*what, *rows, note) if rows else Reading(None, note=note)), c.rows()
