@@ -89,7 +89,7 @@ def prelude(imports: list[str], programs: list[str]) -> str:
         "for name in catalog.models(): catalog.model(name)",
         "from mlsysim.course.live import Page, open_view",
         "from mlsysim.course.sizing.showing import EXAMPLE",
-        "Page().size(EXAMPLE), Page().behind(EXAMPLE)",  # the page that sizes a job finds its tables read
+        "Page().size(EXAMPLE)",  # the page that sizes a job finds its tables read
         f"for code in {programs!r}:",
         "    try:\n        open_view(code).move({})\n    except ImportError:\n        pass",
         "import gc; gc.collect(); gc.freeze()",  # what is there from the start is never looked through again
