@@ -157,7 +157,7 @@ class View:
         if reading is None:  # a view that prints and draws for itself
             return made | {"figure": "", "rows": [], "note": "", "shown": "".join(parts)}
         figure = reading.drawing.svg() if reading.drawing is not None else ""
-        return made | {"figure": figure, "rows": reading.rows(), "note": reading.note, "shown": "".join(parts)}
+        return made | {"figure": figure, "rows": reading.rows(), "note": reading.meaning, "shown": "".join(parts)}
 
 
 def _sentence(error: BaseException) -> str:
