@@ -415,6 +415,16 @@ def test_before_javascript_there_is_an_explanation_and_no_form() -> None:
     assert after.index("</form>") < after.index('class="size-first"')
 
 
+def test_no_number_is_written_as_a_power_of_ten() -> None:
+    for form in (
+        {"task": "train", "model": L8, "device": "H100", "count": "4096", "tokens": "15T"},
+        {"model": L70, "device": "H100", "rate": "2000", "grid": "France"},
+    ):
+        found = sizing.size(form)
+        said = [row["text"] for row in [*found["first"], *found["rows"]]]
+        assert not [text for text in said if re.search(r"\de[+-]\d", text)], said
+
+
 def test_one_device_alone_has_an_answer() -> None:
     found = sizing.size({"model": "Llama-2-7B", "device": "A100", "count": "1", "input_len": "5", "output_len": "200"})
     assert "error" not in found and found["answer"]["speed"] > 0

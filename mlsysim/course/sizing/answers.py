@@ -18,7 +18,7 @@ from mlsysim.api.training import SEQ, Trained, default_batch, described, network
 from mlsysim.capacity import Load
 from mlsysim.catalog import Machines, Model
 from mlsysim.cost.rent import rent_of
-from mlsysim.course.readings import Reading
+from mlsysim.course.readings import Reading, written
 from mlsysim.course.sizing import pictures, plans
 from mlsysim.course.sizing.fields import FieldError, Job, job
 from mlsysim.equations import Equation
@@ -89,7 +89,7 @@ def _quantity(name: str, label: str, value: Any, unit: str, more: str = "") -> R
 def _money(rate: float | None, per_token: float | None, of: str, total: float | None = None) -> Row:
     if rate is None:
         return Row("cost", "What it costs", None, "USD/h", "No price of it is known; give one")
-    hour = f"{rate * units.hour:,.4g} USD/h"
+    hour = written(rate * units.hour, "USD/h")
     if total is not None:
         return Row("cost", "What it costs", total, "USD", f"{total:,.0f} USD in all, {hour}")
     if per_token is None:
@@ -99,7 +99,7 @@ def _money(rate: float | None, per_token: float | None, of: str, total: float | 
         "What it costs",
         per_token * MILLION,
         f"USD per million {of}",
-        f"{per_token * MILLION:,.4g} USD per million {of}, {hour}",
+        f"{written(per_token * MILLION, 'USD')} per million {of}, {hour}",
     )
 
 
@@ -113,7 +113,7 @@ def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[R
             "USD/h",
             "not known"
             if bill.cost_rate is None or bill.rent is None
-            else f"{bill.cost_rate * units.hour:,.4g} USD/h ({bill.rent.kind})",
+            else f"{written(bill.cost_rate * units.hour, 'USD/h')} ({bill.rent.kind})",
         ),
         _quantity("power", "Power, at most", bill.power, "W"),
     ]
@@ -127,7 +127,7 @@ def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[R
                 f"Cost per million {of}",
                 bill.cost_per_token * MILLION,
                 "USD",
-                f"{bill.cost_per_token * MILLION:,.4g} USD",
+                written(bill.cost_per_token * MILLION, "USD"),
             )
         )
     joules, what = (None, "")
@@ -137,7 +137,7 @@ def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[R
         joules, what = bill.energy_per_token * MILLION, f"per million {of}"
     if joules is not None:
         rows.append(
-            Row("energy", f"Energy {what}, at most", joules / units.kWh, "kWh", f"{joules / units.kWh:,.4g} kWh")
+            Row("energy", f"Energy {what}, at most", joules / units.kWh, "kWh", written(joules / units.kWh, "kWh"))
         )
         if name := j.given.get("grid"):
             mass = float(energy.carbon(joules, catalog.grid(name).carbon_intensity))
@@ -147,7 +147,7 @@ def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[R
                     f"Carbon {what}, at most, on the grid of {name}",
                     mass,
                     "kg",
-                    f"{mass:,.4g} kg of CO2 equivalent",
+                    f"{written(mass, 'kg')} of CO2 equivalent",
                 )
             )
     return rows
@@ -205,9 +205,9 @@ def _asked(j: Job) -> tuple[Model, dict[str, Any], list[str]]:
     return model, made, notes
 
 
-def _number(name: str, label: str, value: Any, unit: str, form: str = ",.4g") -> Row:
-    """A row of a plain number; a whole one is written as it is."""
-    return Row(name, label, value, unit, f"{value:,}" if isinstance(value, int) else f"{value:{form}}")
+def _number(name: str, label: str, value: Any, unit: str, form: str = "") -> Row:
+    """A row of a plain number."""
+    return Row(name, label, value, unit, f"{value:{form}}" if form else written(value, "1"))
 
 
 def _alone(s: Served) -> Row:
@@ -234,7 +234,7 @@ def _alone_rows(s: Served) -> list[Row]:
 def _loaded(load: Load) -> Row:
     """How fast replicas under load are."""
     said = (
-        f"{float(load.rate):,.4g} requests/s, first token within {format_value(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of them), "
+        f"{written(float(load.rate), 'requests/s')}, first token within {format_value(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of them), "
         f"then one every {format_value(load.itl, 's')}"
     )
     return Row("speed", "How fast", float(load.itl), "s", said)
@@ -294,7 +294,9 @@ def _behind_served(sized: Sized) -> None:
         rows.append(Row("devices", "Devices", s.devices, "1", f"{s.devices:,}"))
     if s.answered:
         rows += _alone_rows(s) if s.load is None else _loaded_rows(s, s.load)
-        rows.append(Row("tokens_rate", "Output tokens per second", s.tokens_per_s, "token/s", f"{s.tokens_per_s:,.4g}"))
+        rows.append(
+            Row("tokens_rate", "Output tokens per second", s.tokens_per_s, "token/s", written(s.tokens_per_s, "1"))
+        )
         rows += _bill_rows(sized.job, s.bill, "output tokens")
     rows.append(_quantity("weights", "Weights on each device", s.memory.weight_memory, "byte"))
     sized.pictures |= pictures.of_served(s)
@@ -463,9 +465,9 @@ def _train(j: Job) -> Sized:
         total = None if run is None or bill.cost_rate is None else run * bill.cost_rate
         cost = _money(bill.cost_rate, bill.cost_per_token, "tokens", total)
         pace = f"{format_value(step.time, 's')} a step{spread}"
-        said = f"{pace}, {float(step.tokens / step.time):,.4g} tokens/s"
+        said = f"{pace}, {written(float(step.tokens / step.time), 'tokens/s')}"
         if run is not None:
-            said = f"{format_value(run, 's')} for {j.given['tokens']:,.4g} tokens, {pace}"
+            said = f"{format_value(run, 's')} for {j.texts['tokens']} tokens, {pace}"
         speed = Row("speed", "How fast", float(step.time) if run is None else run, "s", said)
     else:
         fits = Row("fits", "Does it fit?", False, "", f"No, on {on}: {t.reason.removeprefix('does not fit: ')}")
