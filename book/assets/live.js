@@ -576,4 +576,4 @@ if (isSecureContext && "serviceWorker" in navigator && location.protocol !== "fi
     } catch { /* not allowed here: the page works, and needs its server */ }
   }));
 }
-window.mlsysimLive = { views, listings, questions, ask, starting, stopEngine }; // for a test, or a teacher's script
+window.mlsysimLive = { views, listings, questions, ask, engine, starting, stopEngine }; // for a test, or a teacher's script

@@ -57,10 +57,36 @@ function address(values) {
   return true;
 }
 
-async function size() {
-  const mine = (asked = {}), values = texts();
+// What takes seconds plays in a worker of its own, which ends with the next question, so that nobody waits for it.
+let playing;
+async function confirm(values, mine) {
+  const line = root.querySelector(".size-confirmed");
+  line.textContent = "";
+  if (values.task !== "serve" || !["ttft", "itl", "e2e"].some((name) => values[name])) return;
+  line.textContent = "The simulator plays this answer, request by request …";
+  const tag = document.querySelector("script[data-live]");
+  const own = (playing = new Worker(new URL(`live-worker.js?${tag.dataset.engine}`, import.meta.url), { type: "module" }));
+  const end = (text) => { own.terminate(); if (mine === asked) line.textContent = text; };
+  own.onerror = () => end("");
+  own.onmessage = ({ data }) => {
+    if (data.ready) own.postMessage({ id: 1, do: "confirm", with: [values] });
+    else if (data.failed) end("");
+    else if (data.made) { const { text } = JSON.parse(data.made); end(text ? `${text[0].toUpperCase()}${text.slice(1)}.` : ""); }
+  };
+}
+
+function put(place, html) { // folds stay as the reader left them
+  const was = new Map([...place.querySelectorAll("details")].map((d) => [d.firstChild.textContent, d.open]));
+  place.innerHTML = html;
+  for (const fold of place.querySelectorAll("details")) fold.open = was.get(fold.firstChild.textContent) ?? fold.open;
+  link(place);
+}
+
+async function size(more_ = {}) {
+  const mine = (asked = {}), values = { ...texts(), ...more_ };
   root.dataset.state = "loading";
   tell("");
+  playing?.terminate();
   window.mlsysimLive.starting(root, "Sizing …");
   for (const field of fields) { field.removeAttribute("aria-invalid"); field.removeAttribute("aria-describedby"); }
   try {
@@ -72,18 +98,25 @@ async function size() {
       complain(found.field, found.error);
       return;
     }
-    const open = new Set([...shown.querySelectorAll("details[open] > summary")].map((s) => s.textContent));
-    shown.innerHTML = found.html;
-    for (const summary of shown.querySelectorAll("summary")) summary.parentElement.open = open.has(summary.textContent);
-    link(shown);
+    root.querySelector(".size-now").innerHTML = found.html;
     root.querySelector(".live-heard").textContent = found.heard;
+    root.querySelector(".size-confirmed").textContent = "";
     root.classList.remove("size-stale", "size-refused");
     last = values;
     more.hidden = values.task === "fits";
     more.open = false;
     tell(address(values) ? "" : "This config is too long for an address: send the file along.");
+    root.dataset.state = "first"; // the numbers; pictures and reasons come behind them
+    for (const part of ["beside", "behind"]) {
+      const place = root.querySelector(`.size-${part}`), made = await ask(part, values);
+      if (mine !== asked) return;
+      put(place, made.html ?? "");
+      if (made.error) tell(made.error, true);
+    }
     root.dataset.state = "ready";
+    confirm(values, mine);
   } catch (error) {
+    if (mine !== asked) return;
     root.dataset.state = "error";
     tell(error.message, true);
   }
@@ -122,6 +155,7 @@ async function takeFile(file) {
 }
 
 form.addEventListener("submit", (event) => { event.preventDefault(); size(); });
+form.addEventListener("focusin", () => window.mlsysimLive.engine().catch(() => {}), { once: true }); // Python comes while somebody types
 form.elements.task.addEventListener("change", relevant);
 form.addEventListener("input", () => root.classList.toggle("size-stale", Boolean(last)));
 root.querySelector(".size-read").addEventListener("click", readCommand);
@@ -144,8 +178,9 @@ root.addEventListener("drop", (event) => { event.preventDefault(); root.classLis
 function follow() {
   const [name, query] = [location.hash.slice(1).split("?")[0], location.hash.split("?").slice(1).join("?")];
   if (name !== "size" || !query) return;
-  fill(Object.fromEntries(new URLSearchParams(query)));
-  size();
+  const given = Object.fromEntries(new URLSearchParams(query)); // written by anybody: the library refuses what is no field, or counts elsewhere
+  fill(given);
+  size(given);
 }
 relevant();
 for (const part of [form, more, root.querySelector(".size-exports")]) part.hidden = false; // without this script they stay away

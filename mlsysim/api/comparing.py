@@ -1,6 +1,7 @@
 """``mlsysim.compare``: the same job on several devices, at one kind of price, and the odds that one beats the other."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from mlsysim.results import Result, plain
 from mlsysim.tables import Table, table
 
 _NORMAL = NormalDist()
+_SEPARATOR = re.compile(r"\s*,(?!\d{3}\b)\s*")
 _STEPS = 201  # of the integral over what a measurement may say
 
 
@@ -153,30 +155,32 @@ class Compared(Result):
             ("device", "how many", "USD/h each", "USD a month", "at most", "error near"), list(map(_row, self.answers))
         )
 
+    @property
+    def words(self) -> list[str]:
+        """The odds, what a measurement would settle, and what is not known, a sentence each."""
+        said = [f"{a} costs less than {b}: {_chance(chance)}" for (a, b), chance in self.odds.items()]
+        if self.settles is not None:
+            (device, chance), now = self.settles, _chance(min(self.odds.values()))
+            said.append(
+                f"of the closest two a measurement of this job on {device} settles most: the chance to choose the cheaper one goes from "
+                f"{now} to {_chance(chance)}"
+                if _chance(chance) != now
+                else f"of the closest two no measurement of one device changes the choice: it is right with {now}"
+            )
+        if self.odds:
+            said.append(
+                f"odds: normal errors as wide as the ranges, of which devices share {self.shared:.0%} of the variance"
+            )
+        pairs = zip(self.answers, self.effects, strict=True)
+        return said + [f"{s.question.device.name}: {_missing(s)}" for s, e in pairs if e is None]
+
     def summary(self) -> Sequence[str]:
         q = self.answers[0].question
         work = f"{q.input_len:g} + {q.output_len:g} tokens"
         rate = "" if q.rate is None else f" at {q.rate:g} requests/s"
         targets = "" if q.slo is None else f", {q.slo}"
         head = wrap_lines([f"{q.model.name}{rate} of {work}{targets}; price: {self.kind}"])
-        said = [f"{a} costs less than {b}: {_chance(chance)}" for (a, b), chance in self.odds.items()]
-        if self.settles is not None:
-            device, chance = self.settles
-            said.append(
-                f"of the closest two a measurement of this job on {device} settles most: the chance to choose the cheaper one goes from "
-                f"{_chance(min(self.odds.values()))} to {_chance(chance)}"
-            )
-        said += (
-            [f"odds: normal errors as wide as the ranges, of which devices share {self.shared:.0%} of the variance"]
-            if self.odds
-            else []
-        )
-        said += [
-            f"{s.question.device.name}: {_missing(s)}"
-            for s, e in zip(self.answers, self.effects, strict=True)
-            if e is None
-        ]
-        return [*head, *str(self.rows()).split("\n"), *wrap_lines([*said, *self.answers[0].assumed])]
+        return [*head, *str(self.rows()).split("\n"), *wrap_lines([*self.words, *self.answers[0].assumed])]
 
     def to_dict(self) -> dict[str, Any]:
         """The answers, and the odds of every two."""
@@ -228,6 +232,15 @@ def _row(s: Served) -> tuple[str, ...]:
     return s.question.device.name, many, each, month, watts, said
 
 
+def places(text: str) -> list[str]:
+    """Devices one after the other, with commas between them.
+
+    >>> places("H200, B200"), places("1,000 H100")
+    (['H200', 'B200'], ['1,000 H100'])
+    """
+    return _SEPARATOR.split(text.strip())
+
+
 def compare(
     model: Model | str,
     devices: Sequence[Device | Node | Cluster | Machines | str],
@@ -268,14 +281,14 @@ def compare(
     """
     if isinstance(devices, str) or len(devices) < 2:
         raise InputError(f"compare: devices = {str(devices)[:40]!r} must be two at least, as in ['H200', 'B200']")
-    places = [where(d) for d in devices]
-    names = [p.device.name for p in places]
+    found_at = [where(d) for d in devices]
+    names = [p.device.name for p in found_at]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise InputError(
             f"compare: devices names {twice[0]} twice; an answer stands under its device's name: name each once"
         )
-    rents = rents_of([p.device for p in places], price)
-    found = [serve(model, p, **asked) for p in places]
+    rents = rents_of([p.device for p in found_at], price)
+    found = [serve(model, p, **asked) for p in found_at]
     known: Sequence[Rent | None] = rents if rents is not None else [None] * len(found)
     priced = (replace(s, question=replace(s.question, rent=r)) for s, r in zip(found, known, strict=True))
     return Compared(tuple(priced), rents)

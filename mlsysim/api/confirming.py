@@ -79,7 +79,7 @@ def _played(s: "Served", load: Load, replicas: int) -> Simulated:
         model=q.model, machines=Machines(q.device), tp=int(s.deployment.split.tp), ep=q.ep, precision=q.precision, weights=q.weights,
         experts=q.experts, head=q.head, kv=q.kv, efficiencies=q.efficiencies, server=q.server, slo=q.slo,
         config=Config(engine_version=release_of(q.server), max_num_seqs=load.replica.max_running), routing="round-robin", trace=None,
-        rate=float(load.rate) / replicas, requests=_requests(load, replicas, kept), input_len=q.input_len, output_len=output,
+        rate=float(load.rate) / replicas, requests=steady_requests(load, replicas, kept), input_len=q.input_len, output_len=output,
         arrival_variation=spread, length_variation=q.length_variation, calibration=None, replicas=1,
         cached_len=0 if kept.shared_len else int(kept.cached_len), hit_rate=kept.hit_rate, parts=FleetSpec(**parts),
     )  # fmt: skip
@@ -88,7 +88,7 @@ def _played(s: "Served", load: Load, replicas: int) -> Simulated:
     return Simulated(run, (0,), rows, found, None, None, 1.0)
 
 
-def _requests(load: Load, replicas: int, kept: Prefixes) -> int:
+def steady_requests(load: Load, replicas: int, kept: Prefixes) -> int:
     """Requests of a steady run of one replica, by how long they stay in closed form."""
     stays, ramp = float(load.e2e), 3.0 * float(load.e2e)
     if kept.turns is not None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -391,13 +392,20 @@ class Served(Result):
     @cached_property
     def replica_of_all(self) -> Replica:
         """The replica with every place that memory holds, whether in pace or not."""
-        q = self.question
-        return _replica(replace(q, slo=None if q.slo is None else replace(q.slo, itl=None)), self.deployment, 1.0)
+        return open_replica(self.question, self.deployment)
 
     def load_of(self, replicas: int) -> Load:
         """The same rate on another number of replicas."""
         load: Any = self.load
         return _loaded(self.question, load.replica, float(load.rate), replicas)
+
+    def loads_at(self, rates: Sequence[float]) -> list[Load]:
+        """The fewest replicas of this layout at other rates; a rate that no number of them carries is left out."""
+        found: list[Load] = []
+        for rate in rates:
+            with suppress(_TooManyError):
+                found.append(_fewest(self.question, self.option.load.replica, rate))  # type: ignore[union-attr]
+        return found
 
     def explain(self) -> Explanation:
         """The chain from the answer to its sources: devices, replicas, places, the step that decides, its terms, every rate."""
@@ -551,6 +559,11 @@ def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
     itl = q.slo.itl if q.slo is not None else None
     pace = made.max_running if itl is None else made.batch_in_pace(itl)
     return made.with_max_running(max(1, pace))
+
+
+def open_replica(q: ServeSpec, d: Deployment) -> Replica:
+    """A replica with every place that memory holds, whether in pace or not."""
+    return _replica(replace(q, slo=None if q.slo is None else replace(q.slo, itl=None)), d, 1.0)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,19 @@
 """``mlsysim serve``: how many devices, in which layout, at what cost; or a static batch from prompt to last token."""
 
 import argparse
-import re
 
-from mlsysim.api.comparing import compare
+from mlsysim.api.comparing import compare, places
+from mlsysim.api.launching import commands
 from mlsysim.api.serving import serve
 from mlsysim.api.targets import SLO
 from mlsysim.cli.arguments import NO_ANSWER, Commands, device_options, pick_machines, pick_model, print_json
 from mlsysim.cli.options import add_options, given, pick_slo
 
-_LIST = re.compile(r"\s*,(?!\d{3}\b)\s*")  # devices one after the other; "1,000 H100" is one place
-
 
 def _serve(args: argparse.Namespace) -> int:
-    model, places = pick_model(args.model), _LIST.split(args.device)
-    if len(places) > 1:
-        several = [pick_machines(place, args.device_file) for place in places]
+    model, named = pick_model(args.model), places(args.device)
+    if len(named) > 1:
+        several = [pick_machines(place, args.device_file) for place in named]
         table = compare(model, several, slo=pick_slo(args), **given(args, serve, "model", "device"))
         if args.json:
             print_json(table.to_dict())
@@ -29,7 +27,7 @@ def _serve(args: argparse.Namespace) -> int:
     else:
         print(found)
         if args.explain and found.fits:
-            print(*found.details, found.explain(), sep="\n")
+            print(*found.details, commands(found, args.model), found.explain(), sep="\n")
     return 0 if found.answered else NO_ANSWER
 
 

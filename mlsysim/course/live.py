@@ -17,7 +17,7 @@ from typing import Any
 from mlsysim.course import exercises, sizing
 from mlsysim.course.exercises.routes import route
 from mlsysim.course.readings import Reading
-from mlsysim.course.sizing import showing
+from mlsysim.course.sizing import answers, exports, showing
 from mlsysim.course.sliders import Choice, Control, LogSlider, check_presets
 from mlsysim.drawing.style import Drawing, collected, display, moving
 from mlsysim.errors import InputError
@@ -157,7 +157,7 @@ class View:
         if reading is None:  # a view that prints and draws for itself
             return made | {"figure": "", "rows": [], "note": "", "shown": "".join(parts)}
         figure = reading.drawing.svg() if reading.drawing is not None else ""
-        return made | {"figure": figure, "rows": reading.rows(), "note": reading.note, "shown": "".join(parts)}
+        return made | {"figure": figure, "rows": reading.rows(), "note": reading.meaning, "shown": "".join(parts)}
 
 
 def _sentence(error: BaseException) -> str:
@@ -416,13 +416,25 @@ class Page:
         return handed_in(notebook, seed, answers)
 
     def size(self, form: Mapping[str, str]) -> dict[str, Any]:
-        """The answer to a form of the page that sizes a job, with its HTML."""
-        found = sizing.size(form)
-        return found if "error" in found else found | {"html": showing.answer(found), "heard": showing.heard(found)}
+        """The first numbers of an answer to the form of the page that sizes a job, as HTML and for a screen reader."""
+        found = exports.asked(lambda f: exports.three(answers.first(f)), form)
+        return found if "error" in found else {"html": showing.first(found), "heard": showing.heard(found)}
+
+    def behind(self, form: Mapping[str, str]) -> dict[str, Any]:
+        """The pictures and all else that stands behind them."""
+        return exports.asked(lambda f: {"html": showing.behind(exports.whole(f))}, form)
+
+    def beside(self, form: Mapping[str, str]) -> dict[str, Any]:
+        """Other devices beside it, where the form names some."""
+        return exports.asked(showing.side_by_side, form)
+
+    def confirm(self, form: Mapping[str, str]) -> dict[str, Any]:
+        """What the simulator says of it, which takes seconds."""
+        return exports.asked(lambda f: {"text": answers.confirmed(f)}, form)
 
     def more(self, form: Mapping[str, str]) -> dict[str, Any]:
         """What would change that answer."""
-        return sizing.more(form)
+        return exports.asked(lambda f: {"html": showing.listing(answers.changes(f))}, form)
 
     def export(self, form: Mapping[str, str], kind: str) -> dict[str, str]:
         """That answer as a file."""
@@ -434,7 +446,23 @@ class Page:
 
 
 _page = Page()
-_DOORS = ("open", "move", "prepare", "run", "ask", "check", "hint", "hand_in", "size", "more", "export", "command")
+_DOORS = (
+    "open",
+    "move",
+    "prepare",
+    "run",
+    "ask",
+    "check",
+    "hint",
+    "hand_in",
+    "size",
+    "behind",
+    "beside",
+    "confirm",
+    "more",
+    "export",
+    "command",
+)
 
 
 def answer(request: str) -> str:

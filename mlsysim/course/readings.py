@@ -27,6 +27,8 @@ class Reading:
         is read in per cent, "" for a word), and how it is written where the unit does not say it well.
     note : str
         A sentence below.
+    meaning : str
+        What the numbers say now, in a sentence that a page shows where there is no note.
 
     >>> print(Reading(None, ("time", 0.0125, "s"), ("share of the peak", 0.5, "%"), ("bound by", "memory", "")))
     time: 12.5 ms
@@ -34,7 +36,7 @@ class Reading:
     bound by: memory
     """
 
-    def __init__(self, drawing: Drawing | None, *numbers: Sequence[Any], note: str = "") -> None:
+    def __init__(self, drawing: Drawing | None, *numbers: Sequence[Any], note: str = "", meaning: str = "") -> None:
         if not (drawing is None or isinstance(drawing, Drawing)):
             raise InputError(f"Reading: drawing = {drawing!r} is no Drawing; give a Chart, Bars, Lanes, Panels or None")
         for number in numbers:
@@ -47,7 +49,7 @@ class Reading:
         labels = [n[0] for n in numbers]
         if len(set(labels)) < len(labels):
             raise InputError(f"Reading: two numbers have the same label among {labels}")
-        self.drawing, self.note = drawing, note
+        self.drawing, self.note, self.meaning = drawing, note, note or meaning
         self._numbers = [(n[0], n[1], n[2], n[3] if len(n) == 4 else written(n[1], n[2])) for n in numbers]
 
     def numbers(self) -> list[tuple[str, Value, str]]:
@@ -107,6 +109,38 @@ def written(value: Any, unit: str) -> str:
     if said == "1":
         unit = _SEVERAL.sub(r"\1", unit)
     return said + (f" {unit}" if unit not in ("", "1") else "")
+
+
+def against(a: float, b: float) -> str:
+    """The larger of two amounts against the smaller, in words that follow "is".
+
+    >>> [against(a, 4.0) for a in (140.0, 14.0, 5.0, 4.01)]
+    ['35 times', '3.5 times', '25 % more than', 'about the same as']
+    """
+    ratio = a / b
+    if ratio < 1.02:
+        return "about the same as"
+    return f"{100 * (ratio - 1):.0f} % more than" if ratio < 2 else _times(ratio)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g} times" if ratio < 10 else f"{ratio:,.0f} times"
+
+
+def changed(ratio: float) -> str:
+    """What a change by so many times does, as a verb.
+
+    >>> [changed(r) for r in (1.01, 1.25, 2.0, 3.5, 0.8, 0.5, 0.06)]
+    ['hardly changes', 'grows by 25 %', 'doubles', 'grows to 3.5 times as much', 'falls by 20 %', 'halves', 'falls to 6 %']
+    """
+    if abs(ratio - 1) < 0.02:
+        return "hardly changes"
+    for exact, verb in ((2.0, "doubles"), (0.5, "halves")):
+        if abs(ratio / exact - 1) < 0.02:
+            return verb
+    if ratio > 1:
+        return f"grows by {100 * (ratio - 1):.0f} %" if ratio < 2 else f"grows to {_times(ratio)} as much"
+    return f"falls by {100 * (1 - ratio):.0f} %" if ratio > 0.5 else f"falls to {100 * ratio:.2g} %"
 
 
 def plain(value: float) -> str:

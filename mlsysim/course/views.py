@@ -3,12 +3,12 @@
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mlsysim import catalog, units
 from mlsysim.catalog import Device
-from mlsysim.course.readings import Reading, written
+from mlsysim.course.readings import Reading, against, changed, written
 from mlsysim.course.sliders import Control, LogSlider
 from mlsysim.drawing import DASHES, PALETTE, Chart, Line, Marks, log_space
 from mlsysim.drawing.small import Curves, Dot, Part, Row, Rows, Scatter, Stretch, Timeline, Trace
@@ -107,6 +107,33 @@ def _told(items: Sequence[Item]) -> tuple[list[Any], str]:
     """The numbers and the sentence among what a view returns."""
     numbers = [i for i in items if not isinstance(i, (str, Shown))]
     return numbers, " ".join(i for i in items if isinstance(i, str))
+
+
+def _beside(amounts: Sequence[tuple[str, float | None]]) -> str:
+    """What the first of some amounts is against the second, by the names that the picture has for them."""
+    known = [(label, v) for label, v in amounts if v is not None and math.isfinite(v)][:2]
+    if len(known) < 2 or min(v for _, v in known) <= 0:
+        return ""
+    (a, x), (b, y) = known if known[0][1] >= known[1][1] else reversed(known)
+    return f"“{a}” is {against(x, y)} “{b}”."
+
+
+def _moved(
+    slider: Control, name: str, xs: Sequence[float], at: float, by_label: Sequence[Mapping[str, float | None]]
+) -> str:
+    """What twice the value of the slider does, or half of it where there is no more, to the line that it changes most."""
+    near = [x for x in xs if x >= 1.4 * at] or [x for x in xs if 0 < x <= at / 1.4]
+    if at <= 0 or not near:
+        return ""
+    there = min(near, key=lambda x: abs(math.log(x / at) - math.copysign(math.log(2.0), x - at)))
+    here, then = by_label[xs.index(at)], by_label[xs.index(there)]
+    pairs = {label: (a, then.get(label)) for label, a in here.items()}
+    known = {label: b / a for label, (a, b) in pairs.items() if a is not None and b is not None and a > 0 and b > 0}
+    known = {label: ratio for label, ratio in known.items() if 0 < ratio < math.inf}
+    if not known:
+        return ""
+    most = max(known, key=lambda label: abs(math.log(known[label])))
+    return f"Move “{slider.words(name)}” from {slider.text(at)} to {slider.text(there)}, and “{most}” {changed(known[most])}."
 
 
 def _finite(value: Any) -> bool:
@@ -230,7 +257,8 @@ def curve(
             )
             numbers, note = _told(here)
             own = [(i.label, i.value, i.unit or unit) for i in here if isinstance(i, Shown) and i.value is not None]
-            return Reading(picture, *own, *numbers, note=note)
+            told = [_beside([(i.label, i.value) for i in drawn]), _moved(slider, name, xs, at, by_label)]
+            return Reading(picture, *own, *numbers, note=note, meaning=" ".join(filter(None, told)))
 
         return shown
 
@@ -276,7 +304,15 @@ def bars(quantity: str, unit: str, *items: Item | Row, cascade: bool = False) ->
         cascade=cascade,
     )
     amounts = [(r.label, s, unit) for r, s in zip(rows, sums, strict=True)]
-    return Reading(picture, *amounts, *((label, value, unit) for label, value in limits), *numbers, note=note)
+    several = [(r.label, s) for r, s in zip(rows, sums, strict=True) if s > 0]
+    if cascade and several:
+        most = max(several, key=lambda one: one[1])
+        said = f"“{most[0]}” is the largest part, {most[1] / sum(s for _, s in several):.0%} of all.".replace("%", " %")
+    else:
+        said = _beside([*several, *limits])
+    return Reading(
+        picture, *amounts, *((label, value, unit) for label, value in limits), *numbers, note=note, meaning=said
+    )
 
 
 def span(lane: str, start: float, end: float, color: str, text: str = "") -> Stretch:

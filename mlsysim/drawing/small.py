@@ -303,7 +303,13 @@ class Rows(Small):
 
     def svg(self) -> str:
         many = list(dict.fromkeys((p.label, p.color) for row in self.rows for p in row.parts if p.label))
-        pitch, top = 34.0, 24.0 + (16 if many else 0) + (16 if self.limits else 0)
+        key, x, below = [], 8.0, 30.0
+        for name, color in many:  # as many to a line as it holds
+            if x > 8.0 and x + BOLD * len(name) > WIDE:
+                x, below = 8.0, below + 14.0
+            key.append(say(x, below, name, color=color, bold=True))
+            x += BOLD * len(name) + 10
+        pitch, top = 34.0, (below + 10.0 if many else 24.0) + (16 if self.limits else 0)
         bottom = top + pitch * len(self.rows) + 2
         sums = [sum(p.value for p in row.parts) for row in self.rows]
         begins = [sum(sums[:i]) for i in range(len(sums))] if self.cascade else [0.0] * len(sums)
@@ -313,11 +319,7 @@ class Rows(Small):
         left, right = 8.0, WIDE - 8.0
         scale = (right - left - room) / ((high - low) or 1.0)
         zero = left - low * scale
-        body = [say(4, 13, self.title, bold=True)]
-        x = left
-        for name, color in many:
-            body.append(say(x, 30, name, color=color, bold=True))
-            x += BOLD * len(name) + 10
+        body = [say(4, 13, self.title, bold=True), *key]
         for row, start in zip(self.rows, begins, strict=True):
             y = top + pitch * self.rows.index(row)
             body.append(say(left, y + 10, row.label))

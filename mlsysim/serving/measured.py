@@ -158,10 +158,7 @@ def measured_points() -> tuple[MeasuredPoint, ...]:
     """
     found: list[MeasuredPoint] = []
     for name in _FILES:
-        file = files("mlsysim").joinpath(name)
-        if not file.is_file():
-            continue
-        text = file.read_text(encoding="utf-8")
+        text = files("mlsysim").joinpath(name).read_text(encoding="utf-8")
         if name.endswith(".csv"):
             found += points_of_rows(csv.DictReader(io.StringIO(text, newline=""), strict=True))
         else:

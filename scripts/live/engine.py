@@ -23,7 +23,7 @@ CACHE = LAB.parent / "live"
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 SITE = "/lib/site"  # where the library lies in the worker's file system
 _ROWS = [
-    f"mlsysim/evidence/rows/{table}" for table in ("training_step.", "inference.", "serving.", "kernel_")
+    f"mlsysim/evidence/rows/{table}" for table in ("training_step.", "inference.", "kernel_")
 ]  # a megabyte
 LEFT_OUT = (".dist-info/", "mlsysim/cli/", *_ROWS)  # what no page asks for
 # Pyodide starts with 30 MiB; a snapshot of a larger memory needs that much before it is put back.
@@ -87,7 +87,9 @@ def prelude(imports: list[str], programs: list[str]) -> str:
         "catalog.nodes()",
         "for name in catalog.devices(): catalog.device(name)",
         "for name in catalog.models(): catalog.model(name)",
-        "from mlsysim.course.live import open_view",
+        "from mlsysim.course.live import Page, open_view",
+        "from mlsysim.course.sizing.showing import EXAMPLE",
+        "Page().size(EXAMPLE)",  # the page that sizes a job finds its tables read
         f"for code in {programs!r}:",
         "    try:\n        open_view(code).move({})\n    except ImportError:\n        pass",
         "import gc; gc.collect(); gc.freeze()",  # what is there from the start is never looked through again

@@ -257,6 +257,38 @@ def test_a_curve_asks_the_view_over_the_slider_s_range_and_leaves_gaps() -> None
 
 
 @pytest.mark.independent
+@pytest.mark.independent
+def test_a_sentence_says_what_the_numbers_mean_where_the_sliders_stand() -> None:
+    slider = LogSlider(10, 1, 100, 10, "rows", "rows")
+
+    @views.curve("time", "s", n=slider)
+    def view(n: float) -> list[Any]:
+        return [views.line("constant", 3.0), views.line("work", float(n)), views.bound("square", n * n / 10.0)]
+
+    assert (
+        view(n=10).meaning
+        == "“work” is 3.3 times “constant”. Move “rows” from 10 rows to 20 rows, and “square” grows to 4 times as much."
+    )
+    assert view(n=100).meaning.endswith("Move “rows” from 100 rows to 50 rows, and “square” falls to 25 %.")
+    assert "sentence" not in str(view(n=10)) and "Move" not in str(view(n=10))  # a notebook prints notes alone
+
+    @views.curve("time", "s", n=slider)
+    def flat(n: float) -> list[Any]:
+        return [views.line("one", 1.0), views.line("other", 1.01), "So it is."]
+
+    assert flat(n=10).meaning == "So it is."
+    parts = views.bars("time", "s", views.bar("a", 3.0), views.bar("b", 1.0), cascade=True)
+    assert parts.meaning == "“a” is the largest part, 75 % of all."
+    assert views.bars("time", "s", views.bar("a", 1.0), views.bar("b", 0.0)).meaning == ""
+
+
+@pytest.mark.slow
+def test_nine_views_of_ten_say_a_sentence() -> None:
+    every = [view.at().meaning for chapter in book().values() for view in chapter.values()]
+    assert sum(map(bool, every)) >= 0.9 * len(every)
+    assert not [said for said in every if re.search(r"nan|inf\b|“”", said)]
+
+
 def test_curves_are_placed_where_they_belong() -> None:
     text = lambda v: f"{v:g}"  # noqa: E731
     drawn = Curves(

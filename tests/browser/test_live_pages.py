@@ -84,6 +84,25 @@ def test_every_slider_moves_by_keyboard_and_the_numbers_are_the_library_s(live_s
     assert not seen.errors
 
 
+def test_sliders_and_their_main_number_stand_on_one_screen_of_a_phone_above_a_sentence_that_follows_them(
+    live_site, page
+):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{live_site}/book/{BY_DAY}.html")
+    heights = page.locator(".live-view").evaluate_all(
+        "all => all.map((v) => [v.id, v.querySelector('dl > div').getBoundingClientRect().bottom - v.querySelector('.live-controls').getBoundingClientRect().top])"
+    )
+    assert heights and [h for h in heights if h[1] > 844] == []
+    root = page.locator("[data-live-view=view_roofline]")
+    before = root.locator(".note").inner_text()
+    assert before.startswith("“datasheet” is ")
+    root.locator("[data-slider=intensity]").focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(
+        "before => document.querySelector('[data-live-view=view_roofline] .note').innerText !== before", arg=before
+    )
+
+
 def test_a_position_can_be_shared_and_reset(live_site, page):
     page.goto(f"{live_site}/book/{BY_DAY}.html#view_roofline?device=A100-SXM4-80GB&efficiency=0.5")
     assert page.evaluate(MOVED, "view_roofline") == "ready"

@@ -4,9 +4,11 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
+import mlsysim
 from mlsysim.course import sizing
 from mlsysim.course.sizing.showing import EXAMPLE
 
@@ -18,6 +20,7 @@ from test_sizing import CASES  # noqa: E402
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 RESTS = "() => ['ready', 'error'].includes(document.getElementById('size-it').dataset.state)"
+SHOWN = ".size-answer :is(.size-first, table) [data-number]"
 NUMBERS = "all => all.map((e) => [e.dataset.number, e.dataset.value])"
 
 
@@ -40,7 +43,7 @@ def sized(page: Any) -> dict[str, str]:
     """Press the button, wait, and read every number by name."""
     page.get_by_role("button", name="Size it").click()
     page.wait_for_function(RESTS)
-    return dict(page.locator(".size-answer [data-number]").evaluate_all(NUMBERS))
+    return dict(page.locator(SHOWN).evaluate_all(NUMBERS))
 
 
 def same(there: str, here: Any) -> bool:
@@ -108,6 +111,44 @@ def test_an_address_a_command_a_config_and_an_error(live_site: str, page: Any, w
     assert page.locator("[name=model]").get_attribute("aria-invalid") == "true"
     assert not page.locator(".size-answer").is_visible(), "it answers the job before, not this one"
     assert page.evaluate("document.activeElement.name") == "model"
+    assert not seen.outside
+    assert not seen.errors
+
+
+def test_a_link_with_several_devices_brings_numbers_first_then_pictures_and_the_simulator(
+    live_site: str, page: Any, watch: Any
+) -> None:
+    seen = watch(page, live_site)
+    form = {"model": "Llama-3.1-8B", "device": "H100, H200", "rate": "20", "ttft": "1 s", "itl": "40 ms"}
+    query = urlencode({"task": "serve", **form})
+    page.add_init_script(
+        "window.states = []; new MutationObserver((all) => { for (const m of all) if (m.target.id === 'size-it') states.push(m.target.dataset.state); })"
+        ".observe(document, {subtree: true, attributeFilter: ['data-state']});"
+    )
+    page.goto(f"{live_site}/book/size-it.html#size?{query}")
+    page.wait_for_function(RESTS)
+    assert page.evaluate("states") == ["loading", "first", "ready"]
+    here = sizing.size(form)
+    assert page.locator(".size-first strong").all_inner_texts() == [row["text"] for row in here["first"]]
+    rows = mlsysim.compare("Llama-3.1-8B", ["H100", "H200"], rate=20, slo=mlsysim.SLO(ttft=1, itl=0.04)).rows().rows
+    assert page.locator(".size-beside tbody tr").evaluate_all("all => all.map((r) => [...r.cells].map((c) => c.textContent))") == [list(r) for r in rows]  # fmt: skip
+    titles = [p["title"] for p in here["pictures"]]
+    assert page.locator(".size-picture > summary").all_inner_texts() == ["Devices side by side", *titles]
+    page.locator(".size-confirmed").get_by_text("Simulated: ").wait_for()
+    summary = page.locator(".size-behind .size-picture > summary").first
+    summary.focus()
+    page.keyboard.press("Enter")  # folded, and so it stays when another job is sized
+    page.locator("[name=rate]").fill("30")
+    sized(page)
+    assert not page.locator(".size-behind .size-picture").first.evaluate("e => e.open")
+    assert page.locator(".size-behind .size-picture").nth(1).evaluate("e => e.open")
+    for wrong, said in (
+        ("rate=1&bogus=2", "'bogus' is no field"),
+        ("task=fits&rate=3", "counts where you choose: Serve requests"),
+    ):
+        page.evaluate("address => { location.hash = address; }", f"size?model=Llama-3.1-8B&device=H100&{wrong}")
+        page.get_by_role("alert").get_by_text(said).wait_for()
+        assert not page.locator(".size-answer").is_visible()
     assert not seen.outside
     assert not seen.errors
 

@@ -207,7 +207,7 @@ def test_what_does_not_train_says_what_would_without_numpy() -> None:
         "print([x['html'] for x in f['folds'] if x['title'] == 'What would fit'])\n"
         "sizing.export({'task': 'train', 'model': 'Llama-3.1-70B', 'device': 'H100', 'count': '8'}, 'json')\n"
         "g = sizing.size({'task': 'serve', 'model': 'Llama-3.1-405B', 'device': 'L4'})\nassert not g['answer']['fits'], g\n"
-        "assert sizing.more({'model': 'Llama-3.1-8B', 'device': 'H100', 'rate': '5'})['html'].startswith('<ul>')\n"
+        "from mlsysim.course.sizing import answers\nassert answers.changes({'model': 'Llama-3.1-8B', 'device': 'H100', 'rate': '5'})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -281,9 +281,11 @@ def test_what_is_wrong_names_its_field_and_the_fix(form: Any, field: str, said: 
     assert len(found["error"]) < 600
 
 
-def test_fields_of_other_tasks_do_not_count() -> None:
+def test_a_field_of_another_task_is_refused_as_an_option_of_another_command_is() -> None:
     form = {"task": "serve", "model": L8, "device": "H100", "rate": "20"}
-    assert sizing.size(form | {"global_batch": "no number"})["answer"] == sizing.size(form)["answer"]
+    found = sizing.size(form | {"global_batch": "8"})
+    assert found["field"] == "global_batch" and "counts where you choose: Train; leave it out" in found["error"]
+    assert sizing.size(form | {"global_batch": " "})["answer"] == sizing.size(form)["answer"]
     for f in sizing.FIELDS.values():
         assert set(f.tasks) <= set(sizing.TASKS)
         assert f.name in fields.FIELDS
@@ -396,7 +398,7 @@ def test_the_worker_answers_for_the_page() -> None:
 
     form = {"model": L8, "device": "H100", "rate": "20"}
     found = ask("size", form)
-    assert found["html"] == showing.answer(exports.size(form))
+    assert found["html"] + ask("behind", form)["html"] == showing.answer(exports.size(form))
     assert found["heard"].startswith("Does it fit? Yes")
     assert ask("size", {})["field"] == "model"
     assert ask("export", form, "csv")["name"] == "size-it-serve.csv"
@@ -411,6 +413,16 @@ def test_before_javascript_there_is_an_explanation_and_no_form() -> None:
     assert "A worked example" in before and "Llama-3.1-8B" in before and "need JavaScript" in before
     assert 'size-more" hidden' in after and 'size-exports" hidden' in after
     assert after.index("</form>") < after.index('class="size-first"')
+
+
+def test_no_number_is_written_as_a_power_of_ten() -> None:
+    for form in (
+        {"task": "train", "model": L8, "device": "H100", "count": "4096", "tokens": "15T"},
+        {"model": L70, "device": "H100", "rate": "2000", "grid": "France"},
+    ):
+        found = sizing.size(form)
+        said = [row["text"] for row in [*found["first"], *found["rows"]]]
+        assert not [text for text in said if re.search(r"\de[+-]\d", text)], said
 
 
 def test_one_device_alone_has_an_answer() -> None:
@@ -434,7 +446,7 @@ def test_a_checkpoint_is_sized_as_the_door_serves_it(model: str, says: str) -> N
     space: dict[str, Any] = {}
     exec(found["code"].replace("print(answer)", ""), space)
     own = {row["name"]: row["value"] for row in found["rows"]}
-    assert own["weights"] == space["answer"].deployment.weight_memory
+    assert own["weights"] == space["answer"].memory.weight_memory == space["answer"].to_dict()["weights_bytes"]
 
 
 def test_a_prefix_counts_on_the_page_as_in_the_function() -> None:

@@ -5,7 +5,6 @@
 True
 """
 
-from mlsysim.course.sizing.answers import more as more
 from mlsysim.course.sizing.commands import read_command as read_command
 from mlsysim.course.sizing.exports import export as export
 from mlsysim.course.sizing.exports import size as size
@@ -15,7 +14,7 @@ from mlsysim.course.sizing.fields import Field as Field
 from mlsysim.course.sizing.fields import Job as Job
 from mlsysim.course.sizing.fields import job as job
 
-__all__ = ["FIELDS", "TASKS", "Field", "Job", "export", "job", "more", "read_command", "size"]
+__all__ = ["FIELDS", "TASKS", "Field", "Job", "export", "job", "read_command", "size"]
 
 
 def __dir__() -> list[str]:

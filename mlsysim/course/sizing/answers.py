@@ -2,22 +2,26 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from html import escape
 from typing import Any
 
 from mlsysim import catalog, energy, equations, memory, units
 from mlsysim.api.arguments import Defaults, merge_targets, pluralize
+from mlsysim.api.asked import Formats, formats_of
 from mlsysim.api.bills import Bill
+from mlsysim.api.comparing import Compared, compare
+from mlsysim.api.launching import Commands, commands, start
 from mlsysim.api.serving import Served, serve, splits
 from mlsysim.api.targets import SLO
 from mlsysim.api.training import SEQ, Trained, default_batch, described, networked, train
 from mlsysim.capacity import Load
 from mlsysim.catalog import Machines, Model
 from mlsysim.cost.rent import rent_of
-from mlsysim.course.sizing import plans
+from mlsysim.course.readings import Reading, written
+from mlsysim.course.sizing import pictures, plans
 from mlsysim.course.sizing.fields import FieldError, Job, job
 from mlsysim.equations import Equation
-from mlsysim.errors import MlsysimError
 from mlsysim.results import Explanation, format_value, plain
 
 MILLION = 1e6
@@ -66,7 +70,9 @@ class Sized:
     cost: Row
     rows: list[Row] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    pictures: dict[str, Reading] = field(default_factory=dict)  # by title
     folds: dict[str, str] = field(default_factory=dict)  # HTML by title
+    behind: Callable[["Sized"], None] = lambda _: None  # adds rows, pictures and folds, which take longer
     data: dict[str, Any] = field(default_factory=dict)  # of the result, where it is not its own to_dict()
 
 
@@ -83,7 +89,7 @@ def _quantity(name: str, label: str, value: Any, unit: str, more: str = "") -> R
 def _money(rate: float | None, per_token: float | None, of: str, total: float | None = None) -> Row:
     if rate is None:
         return Row("cost", "What it costs", None, "USD/h", "No price of it is known; give one")
-    hour = f"{rate * units.hour:,.4g} USD/h"
+    hour = written(rate * units.hour, "USD/h")
     if total is not None:
         return Row("cost", "What it costs", total, "USD", f"{total:,.0f} USD in all, {hour}")
     if per_token is None:
@@ -93,7 +99,7 @@ def _money(rate: float | None, per_token: float | None, of: str, total: float | 
         "What it costs",
         per_token * MILLION,
         f"USD per million {of}",
-        f"{per_token * MILLION:,.4g} USD per million {of}, {hour}",
+        f"{written(per_token * MILLION, 'USD')} per million {of}, {hour}",
     )
 
 
@@ -107,7 +113,7 @@ def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[R
             "USD/h",
             "not known"
             if bill.cost_rate is None or bill.rent is None
-            else f"{bill.cost_rate * units.hour:,.4g} USD/h ({bill.rent.kind})",
+            else f"{written(bill.cost_rate * units.hour, 'USD/h')} ({bill.rent.kind})",
         ),
         _quantity("power", "Power, at most", bill.power, "W"),
     ]
@@ -121,7 +127,7 @@ def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[R
                 f"Cost per million {of}",
                 bill.cost_per_token * MILLION,
                 "USD",
-                f"{bill.cost_per_token * MILLION:,.4g} USD",
+                written(bill.cost_per_token * MILLION, "USD"),
             )
         )
     joules, what = (None, "")
@@ -131,7 +137,7 @@ def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[R
         joules, what = bill.energy_per_token * MILLION, f"per million {of}"
     if joules is not None:
         rows.append(
-            Row("energy", f"Energy {what}, at most", joules / units.kWh, "kWh", f"{joules / units.kWh:,.4g} kWh")
+            Row("energy", f"Energy {what}, at most", joules / units.kWh, "kWh", written(joules / units.kWh, "kWh"))
         )
         if name := j.given.get("grid"):
             mass = float(energy.carbon(joules, catalog.grid(name).carbon_intensity))
@@ -141,7 +147,7 @@ def _bill_rows(j: Job, bill: Bill, of: str, time: float | None = None) -> list[R
                     f"Carbon {what}, at most, on the grid of {name}",
                     mass,
                     "kg",
-                    f"{mass:,.4g} kg of CO2 equivalent",
+                    f"{written(mass, 'kg')} of CO2 equivalent",
                 )
             )
     return rows
@@ -199,19 +205,24 @@ def _asked(j: Job) -> tuple[Model, dict[str, Any], list[str]]:
     return model, made, notes
 
 
-def _number(name: str, label: str, value: Any, unit: str, form: str = ",.4g") -> Row:
-    """A row of a plain number; a whole one is written as it is."""
-    return Row(name, label, value, unit, f"{value:,}" if isinstance(value, int) else f"{value:{form}}")
+def _number(name: str, label: str, value: Any, unit: str, form: str = "") -> Row:
+    """A row of a plain number."""
+    return Row(name, label, value, unit, f"{value:{form}}" if form else written(value, "1"))
 
 
-def _alone(s: Served) -> tuple[Row, list[Row]]:
-    """How fast a static batch is, and its rows."""
+def _alone(s: Served) -> Row:
+    """How fast a static batch is."""
+    g = s.generation
+    said = f"First token after {format_value(g.ttft, 's')}, then one every {format_value(g.itl, 's')}"
+    return Row("speed", "How fast", float(g.itl), "s", said)
+
+
+def _alone_rows(s: Served) -> list[Row]:
     g = s.generation
     known = g.interval()
     low, high = (float(x) for x in known.ends)
-    said = f"First token after {format_value(g.ttft, 's')}, then one every {format_value(g.itl, 's')}"
     past = f" ({format_value(low, 's')} to {format_value(high, 's')} in {known.quantiles.nominal:.0%} of past errors{known.caveat})"
-    return Row("speed", "How fast", float(g.itl), "s", said), [
+    return [
         _quantity("ttft", "Time to the first token", g.ttft, "s"),
         _quantity("itl", "Time between tokens", g.itl, "s"),
         _quantity("e2e", "Whole answer", g.e2e, "s", past),
@@ -220,13 +231,17 @@ def _alone(s: Served) -> tuple[Row, list[Row]]:
     ]
 
 
-def _loaded(s: Served, load: Load) -> tuple[Row, list[Row]]:
-    """How fast replicas under load are, and their rows."""
-    share = f"{100 * load.quantile:g} %"
+def _loaded(load: Load) -> Row:
+    """How fast replicas under load are."""
     said = (
-        f"{float(load.rate):,.4g} requests/s, first token within {format_value(load.ttft_quantile, 's')} ({share} of them), "
+        f"{written(float(load.rate), 'requests/s')}, first token within {format_value(load.ttft_quantile, 's')} ({100 * load.quantile:g} % of them), "
         f"then one every {format_value(load.itl, 's')}"
     )
+    return Row("speed", "How fast", float(load.itl), "s", said)
+
+
+def _loaded_rows(s: Served, load: Load) -> list[Row]:
+    share = f"{100 * load.quantile:g} %"
     rows = [
         _number("rate", "Requests per second", float(load.rate), "1/s"),
         _quantity("ttft", f"Time to the first token, {share} of requests", load.ttft_quantile, "s"),
@@ -244,7 +259,7 @@ def _loaded(s: Served, load: Load) -> tuple[Row, list[Row]]:
             _number("devices_low", "Devices, low end", known[0], "1"),
             Row("devices_high", "Devices, high end", known[1], "1", most),
         ]
-    return Row("speed", "How fast", float(load.itl), "s", said), rows
+    return rows
 
 
 def _serve(j: Job) -> Sized:
@@ -265,19 +280,28 @@ def _serve(j: Job) -> Sized:
         fits = Row("fits", label, True, "", f"Into memory, yes; within the targets, no: {s.reason}")
     else:
         fits = Row("fits", label, True, "", f"Yes, on {where} ({s.layout}{spread})")
-    rows: list[Row] = [Row("devices", "Devices", s.devices, "1", f"{s.devices:,}")] if s.fits else []
-    if not s.answered:
-        speed, cost = _NO_ANSWER
-    else:
-        speed, found = _alone(s) if s.load is None else _loaded(s, s.load)
-        rows += found
-        rows.append(Row("tokens_rate", "Output tokens per second", s.tokens_per_s, "token/s", f"{s.tokens_per_s:,.4g}"))
-        cost = _money(s.bill.cost_rate, s.bill.cost_per_token, "output tokens")
-        rows += _bill_rows(j, s.bill, "output tokens")
-    rows += [_quantity("weights", "Weights on each device", s.deployment.weight_memory, "byte")]
-    sized = Sized(j, "mlsysim.serve", made, s, fits, speed, cost, rows)
-    sized.lines = [*notes, *s.assumed]
+    speed, cost = _NO_ANSWER
     if s.answered:
+        speed = _alone(s) if s.load is None else _loaded(s.load)
+        cost = _money(s.bill.cost_rate, s.bill.cost_per_token, "output tokens")
+    return Sized(j, "mlsysim.serve", made, s, fits, speed, cost, lines=[*notes, *s.assumed], behind=_behind_served)
+
+
+def _behind_served(sized: Sized) -> None:
+    s: Served = sized.result
+    rows = sized.rows
+    if s.fits:
+        rows.append(Row("devices", "Devices", s.devices, "1", f"{s.devices:,}"))
+    if s.answered:
+        rows += _alone_rows(s) if s.load is None else _loaded_rows(s, s.load)
+        rows.append(
+            Row("tokens_rate", "Output tokens per second", s.tokens_per_s, "token/s", written(s.tokens_per_s, "1"))
+        )
+        rows += _bill_rows(sized.job, s.bill, "output tokens")
+    rows.append(_quantity("weights", "Weights on each device", s.memory.weight_memory, "byte"))
+    sized.pictures |= pictures.of_served(s)
+    if s.answered:
+        sized.folds["Start it, and measure it"] = _commands(commands(s, sized.job.texts.get("model", "")))
         sized.folds["What binds"] = f"<p>{escape(s.binds)}</p>"
         sized.folds["The bill"] = _listed([*s.bill.lines(), *([] if s.failure is None else [s.failure])])
         if s.nearest is not None:
@@ -287,7 +311,30 @@ def _serve(j: Job) -> Sized:
         sized.folds["Where it comes from"] = _explained(s.explain())
     else:
         sized.folds["What would fit"] = _listed(s.suggestions)
-    return sized
+
+
+def _commands(c: Commands) -> str:
+    """Command lines to take away, each under what it does."""
+    kinds = {
+        "One replica, in vLLM": c.vllm,
+        "The same in SGLang, which chooses how much of the memory it takes": c.sglang,
+        "Under its share of the requests (of SGLang with --port 30000)": c.measure,
+    }
+    html = "".join(
+        f'<p>{escape(what)}:</p><pre class="live-text"><code>{escape(text)}</code></pre>'
+        for what, text in kinds.items()
+        if text
+    )
+    return html + "".join(f"<p>{escape(note)}</p>" for note in c.notes)
+
+
+def compared(form: Mapping[str, str]) -> Compared | None:
+    """Several devices beside each other; None where the form names one. Errors as the library raises them."""
+    j = job(form)
+    if not j.others:
+        return None
+    model, made, _ = _asked(j)
+    return compare(model, [j.place, *j.others], **made)
 
 
 def _layouts(s: Served) -> str:
@@ -379,10 +426,21 @@ def _fits(j: Job) -> Sized:
     ]
     if j.machines.node is not None and j.machines.count and n > j.machines.count:
         sized.lines.append(f"{j.place} has {j.machines.count} devices.")
+    sized.behind = _behind_memory
+    return sized
+
+
+def _behind_memory(sized: Sized) -> None:
+    r, given = sized.result, sized.arguments
+    sized.pictures["Memory of a device, to scale"] = pictures.server_memory(r)
+    if r.fits:
+        typed = sized.job.texts.get("weights", "")
+        formats = Formats(typed) if typed else formats_of(r.model, r.device, None, None, Defaults())
+        formats = replace(formats, kv=r.kv)
+        sized.folds["Start it"] = _commands(start(r.model, r.device, formats, given, sized.job.texts.get("model", "")))
     sized.folds["Where it comes from"] = _explained(r.explain())
     if r.notes:
         sized.folds["Notes"] = _listed(r.notes)
-    return sized
 
 
 # Training
@@ -407,9 +465,9 @@ def _train(j: Job) -> Sized:
         total = None if run is None or bill.cost_rate is None else run * bill.cost_rate
         cost = _money(bill.cost_rate, bill.cost_per_token, "tokens", total)
         pace = f"{format_value(step.time, 's')} a step{spread}"
-        said = f"{pace}, {float(step.tokens / step.time):,.4g} tokens/s"
+        said = f"{pace}, {written(float(step.tokens / step.time), 'tokens/s')}"
         if run is not None:
-            said = f"{format_value(run, 's')} for {j.given['tokens']:,.4g} tokens, {pace}"
+            said = f"{format_value(run, 's')} for {j.texts['tokens']} tokens, {pace}"
         speed = Row("speed", "How fast", float(step.time) if run is None else run, "s", said)
     else:
         fits = Row("fits", "Does it fit?", False, "", f"No, on {on}: {t.reason.removeprefix('does not fit: ')}")
@@ -435,6 +493,7 @@ def _train(j: Job) -> Sized:
         f"Plan: {described(found.plan)}; the best of {pluralize(found.tried, 'plan')} tried here, of which {found.fitting:,} fit.",
         *t.assumed,
     ]
+    sized.pictures["Memory of a device, to scale"] = pictures.training_memory(step.memory, machines.device.name)
     more = f"<p>{escape(plans.LEFT_OUT)} <code>mlsysim.plan</code> compares them all.</p>"
     sized.folds["The plan"] = f"<p>{escape(described(found.plan))}</p>{more}"
     if t.fits:
@@ -453,20 +512,34 @@ def _train(j: Job) -> Sized:
 _DO: Mapping[str, Callable[[Job], Sized]] = {"serve": _serve, "fits": _fits, "train": _train}
 
 
-def sized(form: Mapping[str, str]) -> Sized:
-    """The answer with the result that it was taken from; errors as the library raises them."""
-    found = _DO[(asked := job(form)).task](asked)
+@lru_cache(2)
+def _answered(form: tuple[tuple[str, str], ...]) -> Sized:
+    found = _DO[(asked := job(dict(form))).task](asked)
     found.lines = [*asked.notes, *found.lines]
     return found
 
 
-def more(form: Mapping[str, str]) -> dict[str, Any]:
+def first(form: Mapping[str, str]) -> Sized:
+    """The first numbers of the answer; what stands behind them, ``sized`` adds. Errors as the library raises them."""
+    job(form)  # what is no text has no place in a cache
+    return _answered(tuple(sorted(form.items())))
+
+
+def sized(form: Mapping[str, str]) -> Sized:
+    """The answer with the result that it was taken from; errors as the library raises them."""
+    found = first(form)
+    if not found.folds:
+        found.behind(found)
+    return found
+
+
+def confirmed(form: Mapping[str, str]) -> str:
+    """What the simulator says of the answer, which takes seconds; empty where it says nothing."""
+    played = getattr(first(form).result, "simulated", None)
+    return "" if played is None else str(played.text)
+
+
+def changes(form: Mapping[str, str]) -> list[str]:
     """What would change the answer, each asked again: it takes longer, so a page asks for it by itself."""
-    try:
-        s = sized(form)
-        lines = merge_targets(s.result.sensitivities) if getattr(s.result, "answered", False) else []
-        if (played := getattr(s.result, "simulated", None)) is not None:
-            lines = [played.text, *lines]
-    except (MlsysimError, ValueError, OverflowError, ZeroDivisionError, RecursionError) as error:
-        return {"error": str(error), "html": ""}
-    return {"html": _listed(lines) or "<p>Nothing that this page asks.</p>"}
+    s = first(form)
+    return merge_targets(s.result.sensitivities) if getattr(s.result, "answered", False) else []

@@ -5,21 +5,14 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from mlsysim.api.launching import VLLM
 from mlsysim.errors import InputError
 
 MOST_COMMAND = 20_000
-_VLLM: Mapping[str, str] = {
+_VLLM: Mapping[str, str] = {option: name for name, option in VLLM.items() if name != "dp"} | {
     "model": "model",
-    "tensor-parallel-size": "tp",
     "tp": "tp",
-    "pipeline-parallel-size": "pp",
     "pp": "pp",
-    "max-model-len": "max_model_len",
-    "max-num-seqs": "max_num_seqs",
-    "max-num-batched-tokens": "max_num_batched_tokens",
-    "gpu-memory-utilization": "gpu_memory_utilization",
-    "kv-cache-dtype": "kv",
-    "quantization": "weights",
     "q": "weights",
 }
 _TRAIN: Mapping[str, str] = {

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from io import StringIO
 from typing import Any
@@ -57,8 +57,12 @@ def code(s: Sized) -> str:
         name = "model"
     # a memory question is put to one device, whose number is tp times pp
     place = s.result.device.name if s.call.endswith("server_memory") else s.job.place
-    given = ", ".join([name, json.dumps(place), *(f"{n}={_written(v)}" for n, v in s.arguments.items())])
-    return "\n".join([*lines, f"answer = {s.call}({given})", "print(answer)"])
+    given = ", ".join(f"{n}={_written(v)}" for n, v in s.arguments.items())
+    rest = f", {given}" if given else ""
+    lines += [f"answer = {s.call}({name}, {json.dumps(place)}{rest})", "print(answer)"]
+    if s.job.others:
+        lines.append(f"print(mlsysim.compare({name}, {json.dumps([place, *s.job.others])}{rest}))")
+    return "\n".join(lines)
 
 
 def export(form: Mapping[str, str], kind: str) -> dict[str, str]:
@@ -155,26 +159,42 @@ def size(form: Mapping[str, str]) -> dict[str, Any]:
     -------
     dict
         ``answer`` with ``fits``, ``speed``, ``cost`` as numbers, ``first`` and ``rows`` with label, value, unit and text (plain
-        text), ``lines`` (plain text), ``folds`` (title and safe HTML), ``code``; or ``error`` with the ``field`` that it is about.
+        text), ``lines`` (plain text), ``pictures`` (title, SVG, numbers and a sentence), ``folds`` (title and safe HTML), ``code``; or ``error`` with the ``field`` that it is about.
 
     >>> found = size({"model": "Llama-3.1-8B", "device": "H100", "rate": "20"})
     >>> [row["name"] for row in found["first"]], size({"device": "H100"})["field"]
     (['fits', 'speed', 'cost'], 'model')
     """
+    return asked(whole, form)
+
+
+def asked(what: Callable[[Mapping[str, str]], Any], form: Mapping[str, str]) -> dict[str, Any]:
+    """What a function says of a form; or ``error``, with the ``field`` that it is about."""
     try:
-        s = sized(form)
+        return dict(plain(what(form)))  # what is not finite is no JSON
     except FieldError as error:
         return {"error": str(error), "field": error.field}
     except (MlsysimError, ValueError, OverflowError, ZeroDivisionError, RecursionError) as error:
         return {"error": f"{error}", "field": ""}
+
+
+def three(s: Sized) -> dict[str, Any]:
+    """The numbers that come first, and what was assumed."""
     first = (s.fits, s.speed, s.cost)
-    found: dict[str, Any] = {
-        "answer": {row.name: row.value for row in first},
-        "first": [vars(row) for row in first],
+    return {"answer": {row.name: row.value for row in first}, "first": [vars(row) for row in first], "lines": s.lines}
+
+
+def whole(form: Mapping[str, str]) -> dict[str, Any]:
+    """The same, with errors as the library raises them."""
+    s = sized(form)
+    drawn = [
+        {"title": title, "svg": r.drawing.svg() if r.drawing else "", "rows": r.rows(), "note": r.note}
+        for title, r in s.pictures.items()
+    ]
+    return three(s) | {
         "rows": [vars(row) for row in s.rows],
-        "lines": s.lines,
+        "pictures": drawn,
         "folds": [{"title": title, "html": html} for title, html in s.folds.items()],
         "code": code(s),
         "fields": dict(s.job.texts),
     }
-    return dict(plain(found))  # what is not finite is no JSON

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, units
+from mlsysim.api.comparing import places
 from mlsysim.api.serving import serve
 from mlsysim.api.targets import SLO
 from mlsysim.api.training import tokens_of, train
@@ -24,6 +25,7 @@ TASKS = {
     "train": "Train",
 }
 MOST_TEXT = 200  # characters of any field but the config
+MOST_COMPARED = 6  # devices
 MOST_COUNT = 10**6  # of devices, of sequences in a step
 _BOTH, _ALL = ("serve", "fits"), tuple(TASKS)
 
@@ -64,7 +66,7 @@ FIELDS: Mapping[str, Field] = {
         Field("task", "What is to be done", "choice", _ALL, choices=tuple(TASKS)),
         Field("model", "Model", "name", _ALL, "Llama-3.1-8B"),
         Field("config", "A config.json instead", "text", _ALL),
-        Field("device", "Device or node", "name", _ALL, "H100"),
+        Field("device", "Device or node; several to compare", "name", _ALL, "H100, B200"),
         Field("count", "How many (empty: as many as it takes)", "whole", _ALL),
         *(
             _declared(n, serve, ("serve",), x, False)
@@ -112,6 +114,7 @@ class Job(Result):
     given: Mapping[str, Any]  # values by field, in SI units
     texts: Mapping[str, str]  # what was typed and counts
     config: Any = None  # the JSON that the model was read from
+    others: tuple[str, ...] = ()  # places to compare with
     notes: tuple[str, ...] = ()
 
     def of(self, *names: str) -> dict[str, Any]:
@@ -178,12 +181,12 @@ def _model(texts: Mapping[str, str]) -> tuple[Model, Any, str]:
 
 
 def job(form: Mapping[str, str]) -> Job:
-    """Read a form: texts by field, of which the empty ones and those of other tasks do not count.
+    """Read a form: texts by field.
 
     Parameters
     ----------
     form : mapping of str to str
-        Fields of ``FIELDS``; untrusted.
+        Fields of ``FIELDS``, of which the empty ones do not count; untrusted.
 
     Returns
     -------
@@ -192,7 +195,7 @@ def job(form: Mapping[str, str]) -> Job:
     Raises
     ------
     FieldError
-        Naming field, value and fix.
+        Naming field, value and fix; a field of another task too.
 
     >>> job({"task": "train", "model": "Llama-3.1-8B", "device": "H100", "count": "8", "seq": "4,096"}).given["seq"]
     4096
@@ -208,7 +211,13 @@ def job(form: Mapping[str, str]) -> Job:
     task = form.get("task", "").strip() or "serve"
     if task not in TASKS:
         raise FieldError("task", f"What is to be done (task) = {task[:40]!r} is not one of {', '.join(TASKS)}")
-    texts = {n: v.strip() for n, v in form.items() if v.strip() and task in FIELDS[n].tasks} | {"task": task}
+    texts = {n: v.strip() for n, v in form.items() if v.strip()} | {"task": task}
+    for f in (FIELDS[n] for n in texts):
+        if task not in f.tasks:
+            asks = " or ".join(TASKS[t] for t in f.tasks)
+            raise FieldError(
+                f.name, f"{f.label} ({f.name}) counts where you choose: {asks}; leave it out, or choose that"
+            )
     if "config" in texts:
         texts.pop("model", None)
     given = {
@@ -220,7 +229,7 @@ def job(form: Mapping[str, str]) -> Job:
         parts = "experts" if experts_alone(stored, model.is_moe) else "matrices"
         notes = (f"The checkpoint stores its {parts} as {stored}.",)
         given["weights"] = stored
-    place, machines = _place(texts, given, task)
+    (place, *others), machines = _places(texts, given, task)
     if "tokens" in given:
         try:
             given["tokens"] = tokens_of(given["tokens"])
@@ -234,22 +243,33 @@ def job(form: Mapping[str, str]) -> Job:
             given["grid"] = catalog.grid(given["grid"]).name
         except MlsysimError as error:
             raise FieldError("grid", str(error)) from None
-    return Job(task, model, machines, place, given, texts, config, notes)
+    return Job(task, model, machines, place, given, texts, config, tuple(others), notes)
 
 
-def _place(texts: Mapping[str, str], given: dict[str, Any], task: str) -> tuple[str, Machines]:
+def _places(texts: Mapping[str, str], given: dict[str, Any], task: str) -> tuple[list[str], Machines]:
+    """The places as ``catalog.where`` reads them, of which the first is sized, and what the first is."""
     name = given.pop("device", "")
     if not name:
         raise FieldError("device", "Device or node (device) is empty; choose one of the list")
     many = given.pop("count", None)
     if many is not None and many > MOST_COUNT:
         raise FieldError("count", f"How many (count) = {texts['count'][:40]!r} must be at most {MOST_COUNT:,}")
+    named = places(name)
+    if len(named) > (MOST_COMPARED if task == "serve" else 1):
+        why = (
+            f"compares {MOST_COMPARED} at most"
+            if task == "serve"
+            else "is asked of one device; serving requests compares several"
+        )
+        raise FieldError("device", f"Device or node (device) names {len(named)}: {TASKS[task]} {why}")
     try:
-        catalog.where(name)
-        place = name if many is None else f"{many} x {name}"
-        machines = catalog.where(place)
+        there = [n if many is None else f"{many} x {n}" for n in named]
+        machines, *others = [catalog.where(place) for n, place in zip(named, there, strict=True) if catalog.where(n)]
     except MlsysimError as error:
         raise FieldError("device", str(error)) from None
+    names = [m.device.name for m in (machines, *others)]
+    if len(set(names)) < len(names):
+        raise FieldError("device", f"Device or node (device) = {name[:60]!r} names a device twice; name each once")
     if task == "train" and machines.count is None:
         raise FieldError("count", "How many (count) is empty; a training run needs the number of its devices")
-    return place, machines
+    return there, machines

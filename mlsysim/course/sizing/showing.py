@@ -6,8 +6,11 @@ from html import escape
 from typing import Any
 
 from mlsysim import catalog
+from mlsysim.course.readings import listed
+from mlsysim.course.sizing.answers import compared
 from mlsysim.course.sizing.exports import size
 from mlsysim.course.sizing.fields import FIELDS, MOST_TEXT, TASKS, Field
+from mlsysim.course.sizing.pictures import of_compared
 from mlsysim.errors import InputError
 
 EXAMPLE: Mapping[str, str] = {
@@ -21,20 +24,56 @@ EXAMPLE: Mapping[str, str] = {
 }
 
 
-def answer(found: Mapping[str, Any]) -> str:
-    """What :func:`size` returned as HTML: three numbers, every row in a fold, and the other folds."""
-    first = "".join(
+def first(found: Mapping[str, Any]) -> str:
+    """The three numbers as HTML, and what was assumed."""
+    rows = "".join(
         f'<li><span class="size-label">{escape(row["label"])}</span> {_number(row)}</li>' for row in found["first"]
     )
+    said = "".join(f"<li>{escape(line)}</li>" for line in found["lines"])
+    return f'<ul class="size-first">{rows}</ul>' + (f'<ul class="size-lines">{said}</ul>' if said else "")
+
+
+def behind(found: Mapping[str, Any]) -> str:
+    """What stands behind them as HTML: pictures, every row in a fold, and the other folds."""
     rows = "".join(
         f"<tr><th scope='row'>{escape(row['label'])}</th><td>{_number(row, 'span')}</td></tr>" for row in found["rows"]
     )
-    said = "".join(f"<li>{escape(line)}</li>" for line in found["lines"])
+    drawn = "".join(picture(p["title"], p["svg"], p["rows"], p["note"]) for p in found["pictures"])
     folds = [("Every number", f"<table><tbody>{rows}</tbody></table>" if rows else "<p>None.</p>")]
     folds += [(fold["title"], fold["html"]) for fold in found["folds"]]
     folds.append(("The same in Python", f'<pre class="live-text"><code>{escape(found["code"])}</code></pre>'))
-    told = f'<ul class="size-lines">{said}</ul>' if said else ""
-    return f'<ul class="size-first">{first}</ul>{told}{"".join(_fold(*fold) for fold in folds)}'
+    return f'<div class="size-pictures">{drawn}</div>{"".join(_fold(*fold) for fold in folds)}'
+
+
+def answer(found: Mapping[str, Any]) -> str:
+    """What :func:`size` returned as HTML."""
+    return first(found) + behind(found)
+
+
+def picture(title: str, svg: str, rows: Sequence[Any], note: str, table: str = "") -> str:
+    """A picture that a keyboard reaches by its heading, with its numbers, and a sentence that says what it shows."""
+    figure = f'<figure class="live-figure">{svg}</figure>' if svg else ""
+    numbers = f"<dl>{listed(rows)}</dl>" if rows else ""
+    return (
+        f'<details class="size-picture" open><summary>{escape(title)}</summary><div class="live-reading">{figure}'
+        f'{table}{numbers}<p class="note">{escape(note)}</p></div></details>'
+    )
+
+
+def side_by_side(form: Mapping[str, str]) -> dict[str, Any]:
+    """Several devices as a picture and a table; empty where the form names one."""
+    if (found := compared(form)) is None:
+        return {"html": ""}
+    r, rows = of_compared(found)
+    table = rows._repr_html_()
+    html = f'<div class="live-html" tabindex="0" role="group" aria-label="Devices side by side">{table}</div>'
+    return {"html": picture("Devices side by side", r.drawing.svg() if r.drawing else "", [], r.note, html)}
+
+
+def listing(lines: Sequence[str]) -> str:
+    """What would change an answer, as HTML."""
+    items = "".join(f"<li>{escape(line.strip())}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if lines else "<p>Nothing that this page asks.</p>"
 
 
 def _fold(title: str, html: str) -> str:
@@ -123,7 +162,8 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
         '<div class="live-bar"><button type="submit" class="live-button size-go">Size it</button>'
         '<button type="button" class="live-button size-share">Copy the address</button></div></form>'
         '<p class="live-said" id="size-said" role="alert"></p><p class="live-heard" role="status"></p>'
-        f'<div class="size-answer">{answer(found)}</div>'
+        f'<div class="size-answer"><div class="size-now">{first(found)}</div><p class="size-confirmed" role="status"></p>'
+        f'<div class="size-beside"></div><div class="size-behind">{behind(found)}</div></div>'
         '<details class="size-fold size-more" hidden><summary>What would change it</summary><div class="live-html"></div></details>'
         f'<div class="live-bar size-exports" hidden><span>Take it away as</span>{exports}</div></section>'
     )
