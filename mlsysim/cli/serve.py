@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from mlsysim.api.comparing import compare
+from mlsysim.api.devices import compare_devices
 from mlsysim.api.serving import serve
 from mlsysim.api.targets import SLO
 from mlsysim.cli.arguments import NO_ANSWER, Commands, device_options, pick_machines, pick_model, print_json
@@ -16,7 +16,7 @@ def _serve(args: argparse.Namespace) -> int:
     model, places = pick_model(args.model), _LIST.split(args.device)
     if len(places) > 1:
         several = [pick_machines(place, args.device_file) for place in places]
-        table = compare(model, several, slo=pick_slo(args), **given(args, serve, "model", "device"))
+        table = compare_devices(model, several, slo=pick_slo(args), **given(args, serve, "model", "device"))
         if args.json:
             print_json(table.to_dict())
         else:
