@@ -485,7 +485,11 @@ def _counted(class_name: str, place: Mapping[str, str]) -> bool:
     return any(place.get(part) in values for part, values in alone.items())
 
 
-ALIKE, APART, MOVED = "common", "common_apart", "shared"  # a point of one's own lies in the same place, in another, on another device
+ALIKE, APART, MOVED = (
+    "common",
+    "common_apart",
+    "shared",
+)  # a point of one's own lies in the same place, in another, on another device
 
 
 def recentred(

@@ -1,10 +1,11 @@
 """What a question to ``serve`` or ``simulate`` is about: a model, its number formats, and where it runs."""
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from mlsysim import inference
 from mlsysim.api.arguments import Defaults
+from mlsysim.api.own import Own, own_of
 from mlsysim.api.targets import SLO
 from mlsysim.catalog import Device, Machines, Model
 from mlsysim.efficiencies import DEFAULT
@@ -39,6 +40,7 @@ class Asked(Formats):
     efficiencies: Any = DEFAULT  # one of the words, or rates of one's own
     inter_bandwidth: float | None = None
     server: str = ""
+    own: Own | None = None  # what runs of the caller's own say
 
     @property
     def device(self) -> Device:
@@ -48,8 +50,23 @@ class Asked(Formats):
         """The model, or another one, split so on the same machines."""
         asked: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(Formats)}
         asked |= {"ep": self.ep, "inter_bandwidth": self.inter_bandwidth, "server": self.server}
-        return inference.deploy(model or self.model, self.machines, tp=tp, **asked, **more)
+        found = inference.deploy(model or self.model, self.machines, tp=tp, **asked, **more)
+        return found if self.own is None else replace(found, own=self.own.recentred)
 
+    def with_own(self: "AskedT", measured: Any, tp: int | None) -> "AskedT":
+        """The same question with what runs of the caller's own say of it; what they do not say is taken from it."""
+        if measured is None:
+            return self
+        asked: dict[str, Any] = {
+            f.name: getattr(self, f.name) for f in fields(Formats) if f.name in ("precision", "weights", "kv")
+        }
+        asked |= {"model": self.model, "device": self.device, "tp": tp, "server": self.server or None}
+        d = inference.deploy(self.model, self.device, **{f.name: getattr(self, f.name) for f in fields(Formats)})
+        own = own_of(measured, "inference", d.place("answer"), self.device, self.efficiencies, asked)
+        return replace(self, own=own)
+
+
+AskedT = TypeVar("AskedT", bound=Asked)
 
 # Checkpoints in four bits whose products are in 16: of a mixture the experts alone, of others all matrices.
 _EXPERTS = ("mxfp4", "int4-sym-g32")

@@ -267,7 +267,9 @@ def compare_devices(
     ['H100-SXM5-80GB', 'H200-SXM-141GB']
     """
     if isinstance(devices, str) or len(devices) < 2:
-        raise InputError(f"compare_devices: devices = {str(devices)[:40]!r} must be two at least, as in ['H200', 'B200']")
+        raise InputError(
+            f"compare_devices: devices = {str(devices)[:40]!r} must be two at least, as in ['H200', 'B200']"
+        )
     places = [where(d) for d in devices]
     names = [p.device.name for p in places]
     if twice := sorted({n for n in names if names.count(n) > 1}):

@@ -52,10 +52,9 @@ def read_collective(doc: Document) -> Measured:
                     i + 1,
                     f"has {len(cells)} columns where the head has {len(names)}; was the test stopped while it wrote?",
                 )
-            row = dict(zip(reversed(names), reversed(cells), strict=False)) | dict(zip(names, cells, strict=False))
-            time, size = to_number(row.get("time", "")), to_number(row["size"])
-            errors = to_number(row.get("#wrong", row.get("error", "")))
-            wrong += bool(errors and "#wrong" in row)
+            at = {n: cells[names.index(n)] for n in dict.fromkeys(names)}  # of two, the first: out of place
+            time, size = to_number(at.get("time", "")), to_number(at["size"])
+            wrong += bool(to_number(at.get("#wrong", "")))
             if size == 0:
                 continue
             figures.append(

@@ -82,7 +82,9 @@ def read_llama(doc: Document) -> Measured:
     if first.get("backend") == "CPU" or layers == 0:
         notes.append("the layers are on the processor: --device must be that")
     elif layers is not None and 0 <= layers < 99:
-        asked["gpu_layers"] = int(layers)
+        notes.append(
+            f"{layers:g} layers on the device (-ngl): where the model has more, the rest run on the processor, which the prediction leaves out"
+        )
     return Measured(
         doc.file,
         "llama-bench",

@@ -58,7 +58,10 @@ class Figure(Result):
     @property
     def words(self) -> str:
         """What it is of."""
-        said = ", ".join(f"{v:g} {n}" if isinstance(v, (int, float)) else str(v) for n, v in self.at.items())
+        said = ", ".join(
+            units.format(v, "byte", 3) if n == "bytes" else f"{v:g} {n}" if isinstance(v, (int, float)) else str(v)
+            for n, v in self.at.items()
+        )
         name = QUANTITIES[self.name][0] + ("" if self.statistic == "mean" else f" ({self.statistic})")
         return name if not said else said if self.name in ("kernels_s", "time_s") else f"{name}, {said}"
 

@@ -65,6 +65,18 @@ def _run(doc: Document, tool: str, asked: Mapping[str, Any], figures: list[Figur
         notes.append(
             f"a rate of {known.pop('rate'):g}/s under a limit of requests in flight: compared as that many in flight"
         )
+    value = {f.name: f.value for f in figures}
+    if "requests_per_s" in value and "tokens_per_s" in value:  # the same but for the length of the answers
+        figures = [f for f in figures if f.name != "requests_per_s"]
+        time = value.get("e2e_s") or value.get("ttft_s", 0.0) + (known.get("output_len", 1.0) - 1.0) * value.get(
+            "itl_s", 0.0
+        )
+        inside, most = value["requests_per_s"] * time, known.get("concurrency")
+        if most and "itl_s" in value and not 0.8 * most < inside < 1.25 * most:
+            notes.append(
+                f"requests/s times their time is {inside:.3g} in flight on average, not {most}: the run is mostly beginning and end, or the "
+                "client does not keep up; tokens/s of such a run are too few"
+            )
     return Measured(doc.file, tool, "serving", known, tuple(figures), tuple(notes))
 
 

@@ -1,6 +1,6 @@
 """A training step of a catalogue model on a cluster: terms that sum, MFU and HFU, what binds, and whether it fits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -259,7 +259,9 @@ class TrainingStep(Result):
             efficiencies,
         )
         if self.own is not None:
-            terms = terms.scaled(given(self.own.factor, "time over that without your runs", "1", "eq-run-weight of your runs"))
+            terms = terms.scaled(
+                given(self.own.factor, "time over that without your runs", "1", "eq-run-weight of your runs")
+            )
         for name, value in vars(terms).items():
             called(value, f"step: {name.replace('_', ' ')}")
         return called(terms.time, "step"), getattr(getattr(terms, self.binding), "name", "")

@@ -86,7 +86,9 @@ class Left:
     sets: tuple[LeftError, ...]
     domains: Mapping[str, tuple[LeftError, ...]]
     seen: Mapping[str, tuple[str, ...]]
-    shared: Mapping[str, float] = field(default_factory=dict)  # what two devices, and two points of a source, share of an error
+    shared: Mapping[str, float] = field(
+        default_factory=dict
+    )  # what two devices, and two points of a source, share of an error
 
 
 def counted(class_name: str, place: Mapping[str, str]) -> bool:
@@ -119,7 +121,9 @@ def left_errors(found: Leaving) -> Left:
     }
     seen = MappingProxyType({part: tuple(sorted(values)) for part, values in have.items()})
     errors = _errors(name, found.sets, cases)
-    return Left(name, errors, MappingProxyType(domains), seen, shared_error(found.file.cases, errors) | common_error(errors))
+    return Left(
+        name, errors, MappingProxyType(domains), seen, shared_error(found.file.cases, errors) | common_error(errors)
+    )
 
 
 def _most(rows: Sequence[str], every: Sequence[str]) -> bool:
