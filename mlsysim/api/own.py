@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # not: they are mostly a queue's.
 _TELLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "inference": {"serving": ("itl_s", "e2e_s", "tokens_per_s"), "batch": ("decode_s", "prompt_s")},
-    "training_step": {"step": ("step_s",)},
+    "training_step": {"step": ("step_s", "device_tokens_per_s")},
 }
 _WORDS = {ALIKE: "", APART: " of another kind or format", MOVED: " of another device"}
 Given = "str | Path | Measured | Comparison | Sequence[str | Path | Measured | Comparison]"

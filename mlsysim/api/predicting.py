@@ -283,11 +283,24 @@ def _step(asked: Asked, figures: Sequence[Figure]) -> Many:
     ]
     if assumed:
         said.append(f"assumed of the plan: {' '.join(assumed)}")
-    return [Predicted(float(step.time), _shares(vars(step.terms)), known, float(least.time)) for _ in figures], said
+    tokens = float(step.tokens) / float(step.devices)
+    found: list[Predicted | None] = []
+    for f in figures:
+        time, best = float(step.time), float(least.time)
+        found.append(
+            Predicted(
+                tokens / time if f.is_rate else time,
+                _shares(vars(step.terms)),
+                known,
+                tokens / best if f.is_rate else best,
+            )
+        )
+    return found, said
 
 
 def _quick_step(asked: Asked, figures: Sequence[Figure]) -> list[float | None]:
-    return [float(step_of(asked).time) for _ in figures]
+    step = step_of(asked)
+    return [float(step.tokens / step.devices / step.time) if f.is_rate else float(step.time) for f in figures]
 
 
 def _plans(asked: Asked) -> list[tuple[str, Asked]]:
@@ -355,7 +368,7 @@ TOOLS: Mapping[str, Tool] = {
     "collective": Tool(
         ("device", "op", "ranks", "hosts", "node", "efficiencies"), _collective, _algorithms, _quick_collective
     ),
-    "step": Tool((*_JOB, "tokens_per_s_per_device"), _step, _plans, _quick_step),
+    "step": Tool(_JOB, _step, _plans, _quick_step),
     "kernels": Tool(
         (*_MODEL, *_JOB, "phase", "passes", "batch", "input_len"),
         _kernels,

@@ -23,6 +23,7 @@ QUANTITIES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "mixed_s": ("prompt and answer", "s"),
         "time_s": ("collective", "s"),
         "step_s": ("training step", "s"),
+        "device_tokens_per_s": ("tokens of a device", "1/s"),
         "kernels_s": ("kernels", "s"),
     }
 )

@@ -46,31 +46,21 @@ def read_steps(doc: Document) -> Measured:
     """The time of a step, and what the log says of the job."""
     asked = _asked(doc)
     for tool, pattern in (("Megatron-LM", _MEGATRON), ("NeMo", _NEMO), ("torchtitan", _TITAN)):
-        found = [(i + 1, to_number(m[2])) for i, text in enumerate(doc.lines) if (m := pattern.search(text))]
+        found = [(i + 1, int(m[1]), to_number(m[2])) for i, text in enumerate(doc.lines) if (m := pattern.search(text))]
         if not found:
             continue
-        series = [(line, positive(doc.file, f"line {line}", value)) for line, value in found]
-        if len(series) < _FEWEST:
+        series = [(line, positive(doc.file, f"line {line}", value)) for line, _, value in found]
+        if len(series) < _FEWEST and found[0][1] < _FEWEST:
             doc.fail(
                 series[-1][0],
-                f"{len(series)} steps are too few to tell the first, which compile, from the others; log {_FEWEST} at least",
+                f"{len(series)} steps, the first of the job among them, are too few to leave out those that compile; log {_FEWEST} at least",
             )
         value, noise, where = steady(series)
-        notes = []
-        if tool == "Megatron-LM":
-            value *= 1e-3
-        if tool == "torchtitan":  # tokens of a step over those per second: the tokens are known when the job is
-            batch, seq, devices = (asked.get(n) for n in ("global_batch", "seq", "devices"))
-            if not (batch and seq and devices):
-                notes.append(
-                    "tokens per second of a device; with --global-batch, --seq and --devices they are the time of a step"
-                )
-            asked["tokens_per_s_per_device"] = value
-            value = (batch * seq if batch and seq else 1.0) / ((devices or 1) * value)
-        figure = Figure("step_s", value, where, noise, "median")
-        return Measured(
-            doc.file, tool, "step", {k: v for k, v in asked.items() if v is not None}, (figure,), tuple(notes)
+        name, factor = (
+            ("device_tokens_per_s", 1.0) if tool == "torchtitan" else ("step_s", 1e-3 if tool == "Megatron-LM" else 1.0)
         )
+        figure = Figure(name, value * factor, where, noise, "median")
+        return Measured(doc.file, tool, "step", {k: v for k, v in asked.items() if v is not None}, (figure,))
     doc.fail(1, "no line with the time of a step")
 
 
