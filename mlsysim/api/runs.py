@@ -303,7 +303,9 @@ def compared(run: Measured, given: Mapping[str, Any]) -> Comparison:
     """The comparison with so much given of the question."""
     tool = TOOLS[run.kind]
     if unknown := next((n for n in given if n not in tool.takes), None):
-        raise InputError(f"compare: {unknown} does not go with {KINDS[run.kind]}; leave it out")
+        raise InputError(
+            f"compare: {unknown} = {str(given[unknown])[:40]!r} does not go with {KINDS[run.kind]}; leave it out"
+        )
     asked, notes = dict(run.asked), list(run.notes)
     for name, look_up in _NAMES.items():
         if name in given:

@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args = _parser(words[0] if words else "-").parse_args(words)
             _check_given(args)
-            if args.command in ("serve", "simulate"):
+            if args.command in ("serve", "simulate", "compare"):
                 named = {n: f"--{n.replace('_', '-')}" for n in vars(args) if n not in ("command", "run")}
             with registry.for_now():
                 for file in args.catalog:

@@ -10,7 +10,7 @@ import pytest
 
 import mlsysim
 from mlsysim import SLO, intervals
-from mlsysim.api import comparing
+from mlsysim.api import devices as comparing
 from mlsysim.api.devices import Effect, odds, odds_once_measured
 from mlsysim.api.serving import _answer
 from mlsysim.cli import main

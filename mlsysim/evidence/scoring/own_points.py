@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from mlsysim.evidence.metrics import mean
-from mlsysim.evidence.scoring.ranges import Left, LeftError, Spreads, common_error, in_spreads, quantile
+from mlsysim.evidence.scoring.ranges import COUNTED, Left, LeftError, Spreads, common_error, in_spreads, quantile
 from mlsysim.evidence.written import toml
 from mlsysim.intervals import run_spread, run_weight
 from mlsysim.tables import Table, table
@@ -53,7 +53,7 @@ def draws(count: int, question: int, points: int) -> list[list[int]]:
 
 def worth(lefts: Mapping[str, Left]) -> dict[str, tuple[Worth, ...]]:
     """What points are worth in every class, by their number; nothing of a class where no source has rows enough in a place."""
-    alone = {name: Left(name, left.sets, {}, {}) for name, left in lefts.items()}
+    alone = {name: Left(name, left.sets, {}, {}) for name, left in lefts.items() if name not in COUNTED}  # times alone
     standard = in_spreads(alone)
     return {name: found for name, left in alone.items() if (found := _worth(left, alone, standard))}
 
