@@ -207,7 +207,7 @@ def _foretold(c: "Comparison", reason: Reason, asked: dict[str, Any], name: str)
     except MlsysimError:
         return None
     part = sum(shares.get(n, 0.0) for n in reason.moved["members"])
-    return time * (1.0 + part * (reason.moved["factor"] - 1.0))
+    return float(time * (1.0 + part * (reason.moved["factor"] - 1.0)))
 
 
 def _alone(asked: dict[str, Any], name: str) -> dict[str, float]:

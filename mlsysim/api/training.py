@@ -153,8 +153,8 @@ class Trained(Result):
                 head.insert(1, f"{q.tokens:,.4g} tokens take {format_value(run, 's')}{spread}, without restarts")
             head += [*self.bill.lines("tokens", self.time_to_train), f"binds: {self.binds}"]
         if self.fits and q.own is not None and (bare := self.without) is not None:
-            ends = " to ".join(format_value(e, "s") for e in bare.interval().ends)
-            head += [q.own.text, f"without it: {format_value(bare.time, 's')} a step ({ends})"]
+            bare_range = " to ".join(format_value(e, "s") for e in bare.interval().ends)
+            head += [q.own.text, f"without it: {format_value(bare.time, 's')} a step ({bare_range})"]
         head += [describe(step.efficiencies.name, step.efficiencies.source), *self.assumed]
         if self.search is not None and self.fits and (alike := self.search.alike()) > 1:
             head.append(f"{alike:,} plans lie inside that range: the model cannot rank them; measure two or three.")

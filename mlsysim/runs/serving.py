@@ -108,8 +108,8 @@ def read_bench(doc: Document) -> Measured:
         found = {}
         for i, text in enumerate(doc.lines):
             key, _, value = text.strip().partition(":")
-            if (name := _PRINTED.get(key.strip())) and name not in found and (number := to_number(value)) is not None:
-                found[name], places[name] = number, f"line {i + 1}"
+            if (name := _PRINTED.get(key.strip())) and name not in found and (known := to_number(value)) is not None:
+                found[name], places[name] = known, f"line {i + 1}"
         found["model_id"] = _named(doc.text, r"--model[= ]+[\"']?([\w./-]+)") or _named(doc.text, r"model='([\w./-]+)'")
     server = doc.part(found, "server_info")
     sglang = (
@@ -124,13 +124,14 @@ def read_bench(doc: Document) -> Measured:
         raise InputError(f"{doc.file}, {where}: no request was completed; nothing was measured")
     figures = []
     for key, (name, factor) in _BENCH.items():
-        value = doc.number(found, key)
-        if value is None or (name == "itl_s" and value == 0):  # answers of one token have no second
+        number = doc.number(found, key)
+        if number is None or (name == "itl_s" and number == 0):  # answers of one token have no second
             continue
         where = places.get(key, doc.where(key))
-        value = positive(doc.file, where, value * factor)
         spread = doc.number(found, key.replace("mean_", "std_")) if key.startswith("mean_") else None
-        figures.append(Figure(name, value, where, error_of_mean(value, spread and spread * factor, count)))
+        figures.append(
+            Figure(name, positive(doc.file, where, number * factor), where, error_of_mean(number, spread, count))
+        )
     if (failed := doc.number(found, "failed")) is not None and failed > 0:
         notes.append(f"{failed:g} requests failed and are in no figure")
     if any(k.startswith("spec_decode") for k in found) or (doc.number(found, "accept_length") or 1.0) > 1.0:
@@ -205,17 +206,17 @@ def read_trtllm(doc: Document) -> Measured:
     else:
         for i, text in enumerate(doc.lines):
             key, _, value = text.strip().partition(":")
-            if (name := _TRT_PRINTED.get(key.strip())) and (number := to_number(value)) is not None:
-                found[name], places[name] = number, f"line {i + 1}"
+            if (name := _TRT_PRINTED.get(key.strip())) and (known := to_number(value)) is not None:
+                found[name], places[name] = known, f"line {i + 1}"
             elif word := _TRT_WORDS.get(key.strip()):
                 found[word] = value.strip()
             elif "MACHINE DETAILS" in text and i + 2 < len(doc.lines):
                 found["device"] = doc.lines[i + 2].partition(", memory")[0].strip()
     figures = []
     for key, (name, factor) in _TRT.items():
-        if (value := doc.number(found, key)) is not None:
+        if (number := doc.number(found, key)) is not None:
             where = places.get(key, doc.where(key))
-            figures.append(Figure(name, positive(doc.file, where, value * factor), where))
+            figures.append(Figure(name, positive(doc.file, where, number * factor), where))
     quantized = str(found.get("quantization"))
     notes = [] if quantized in _FORMATS else [f"quantization {quantized[:40]!r}: give --precision and --weights"]
     if quantized == "W4A16_AWQ":
