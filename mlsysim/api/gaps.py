@@ -4,14 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import exp, log, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mlsysim.api.predicting import OTHERS, QUEUE, TOOLS
+from mlsysim.api.predicting import OTHERS, QUEUE, TOOLS, Asked, Row
 from mlsysim.errors import MlsysimError
 from mlsysim.results import Result
-
-if TYPE_CHECKING:
-    from mlsysim.api.runs import Comparison, Row
 
 # Standard deviations of logarithms: of a figure whose question is right (what points of one source do not share), and of a term.
 FIGURE, TERM = 0.15, 0.35
@@ -39,14 +36,14 @@ def _score(errors: Sequence[float]) -> float:
     return sum((e / FIGURE) ** 2 for e in errors)
 
 
-def reasons(c: "Comparison") -> tuple[Reason, ...]:
+def reasons(kind: str, asked: Asked, rows: Sequence[Row]) -> tuple[Reason, ...]:
     """The explanations in the order of their score, limits first."""
-    errors = [row.error for row in c.rows]
-    found = [r for r in (*_terms(c.rows), *_settings(c)) if r.score < _score(errors)]
-    return (*_limits(c.rows), *sorted(found, key=lambda r: r.score)[:_KEPT])
+    errors = [row.error for row in rows]
+    found = [r for r in (*_terms(rows), *_settings(kind, asked, rows)) if r.score < _score(errors)]
+    return (*_limits(rows), *sorted(found, key=lambda r: r.score)[:_KEPT])
 
 
-def _limits(rows: "Sequence[Row]") -> Iterator[Reason]:
+def _limits(rows: Sequence[Row]) -> Iterator[Reason]:
     for row in rows:
         if row.impossible:
             text = (
@@ -57,7 +54,7 @@ def _limits(rows: "Sequence[Row]") -> Iterator[Reason]:
             return
 
 
-def _terms(rows: "Sequence[Row]") -> Iterator[Reason]:
+def _terms(rows: Sequence[Row]) -> Iterator[Reason]:
     """Every term, and all of a phase together, times the factor that fits best."""
     names = list(dict.fromkeys(n for row in rows for n in row.predicted.shares))
     groups = {n: [n] for n in names}
@@ -91,10 +88,10 @@ def _terms(rows: "Sequence[Row]") -> Iterator[Reason]:
         )
 
 
-def _settings(c: "Comparison") -> Iterator[Reason]:
+def _settings(kind: str, question: Asked, rows: Sequence[Row]) -> Iterator[Reason]:
     """Every setting that may have been otherwise, by how it moves the times without a queue."""
-    tool, figures = TOOLS[c.run.kind], [row.figure for row in c.rows]
-    asked = {n: v for n, v in c.asked.items() if n in tool.takes}
+    tool, figures = TOOLS[kind], [row.figure for row in rows]
+    asked = {n: v for n, v in question.items() if n in tool.takes}
     try:
         now = tool.quick(asked, figures)
         tried = tool.settings(asked)
@@ -106,7 +103,7 @@ def _settings(c: "Comparison") -> Iterator[Reason]:
         except MlsysimError:  # another format or split that the device or the model does not have
             continue
         errors = []
-        for row, a, b in zip(c.rows, now, then, strict=True):
+        for row, a, b in zip(rows, now, then, strict=True):
             ratio = log(b / a) if a and b else 0.0
             errors.append(row.error + (-ratio if row.figure.is_rate else ratio))
         left = _rms(errors)
@@ -119,21 +116,21 @@ def _settings(c: "Comparison") -> Iterator[Reason]:
         )
 
 
-def next_measurement(c: "Comparison") -> str:
+def next_measurement(kind: str, asked: Asked, rows: Sequence[Row], explained: Sequence[Reason]) -> str:
     """What the explanations with the best scores say most differently of."""
-    if c.run.kind == "collective":
+    if kind == "collective":
         return "the smallest sizes (8 B to 1 KiB) tell the starts, the largest (256 MiB on) the links; run both with NCCL_DEBUG=INFO, which names the protocol"
-    if c.run.kind == "kernels":
+    if kind == "kernels":
         return "the same pass without the profiler: what its time lacks of the trace's is the profiler's own"
-    candidates = list(_probes(c))
+    candidates = list(_probes(kind, asked))
     best, found = 0.0, "the same run once more: nothing that we can predict tells these explanations apart"
-    rivals = [r for r in c.reasons if r.kind != "limit"][:4]
-    if c.inside and (not rivals or _rms([row.error for row in c.rows]) < FIGURE):
+    rivals = [r for r in explained if r.kind != "limit"][:4]
+    if all(row.inside for row in rows) and (not rivals or _rms([row.error for row in rows]) < FIGURE):
         return "nothing is needed; --measured makes the next prediction narrower by this run"
-    for words, asked, names in candidates:
+    for words, probe, names in candidates:
         for one, other in combinations(rivals, 2):
             for name in names:
-                a, b = (_foretold(c, r, asked, name) for r in (one, other))
+                a, b = (_foretold(kind, asked, r, probe, name) for r in (one, other))
                 if a and b and abs(log(a / b)) > best:
                     best = abs(log(a / b))
                     found = f"{words}: {_QUANTITY[name]} of {_time(a)} would speak for {_brief(one)}, of {_time(b)} for {_brief(other)}"
@@ -159,10 +156,10 @@ def _brief(reason: Reason) -> str:
     return reason.text.partition(": ")[2].partition(", which leaves")[0]
 
 
-def _probes(c: "Comparison") -> Iterator[tuple[str, dict[str, Any], tuple[str, ...]]]:
+def _probes(kind: str, question: Asked) -> Iterator[tuple[str, dict[str, Any], tuple[str, ...]]]:
     """Runs that could be made next, with their questions and what they would measure."""
-    asked = dict(c.asked)
-    if c.run.kind == "serving":
+    asked = dict(question)
+    if kind == "serving":
         alone = {n: v for n, v in asked.items() if n != "rate"} | {"concurrency": 1}
         yield "one request at a time (--max-concurrency 1)", alone, ("ttft_s", "itl_s")
         yield (
@@ -171,7 +168,7 @@ def _probes(c: "Comparison") -> Iterator[tuple[str, dict[str, Any], tuple[str, .
             ("ttft_s", "itl_s"),
         )
         yield "64 in flight", alone | {"concurrency": 64}, ("itl_s",)
-    elif c.run.kind == "step":
+    elif kind == "step":
         yield (
             "half the sequence with twice the sequences",
             asked | {"seq": max(1, asked["seq"] // 2), "global_batch": 2 * asked["global_batch"]},
@@ -181,15 +178,15 @@ def _probes(c: "Comparison") -> Iterator[tuple[str, dict[str, Any], tuple[str, .
         yield "half of them", asked | {"global_batch": max(1, asked["global_batch"] // 2)}, ("step_s",)
 
 
-def _foretold(c: "Comparison", reason: Reason, asked: dict[str, Any], name: str) -> float | None:
+def _foretold(kind: str, said: Asked, reason: Reason, asked: dict[str, Any], name: str) -> float | None:
     """What a run would measure if the reason holds: by the changed question, or by the same term as much longer."""
     from mlsysim.runs import Figure
 
-    tool, probe = TOOLS[c.run.kind], Figure(name, 1.0, "")
+    tool, probe = TOOLS[kind], Figure(name, 1.0, "")
     moved = reason.moved.get("asked")
     question = {
         n: v
-        for n, v in {**asked, **{k: v for k, v in (moved or {}).items() if v != c.asked.get(k)}}.items()
+        for n, v in {**asked, **{k: v for k, v in (moved or {}).items() if v != said.get(k)}}.items()
         if n in tool.takes
     }
     if moved and "cached_len" in question:
@@ -198,11 +195,7 @@ def _foretold(c: "Comparison", reason: Reason, asked: dict[str, Any], name: str)
         time = tool.quick(question, [probe])[0]
         if time is None or moved:
             return time
-        row = (
-            next((r for r in tool.predict(question, [probe])[0] if r is not None), None)
-            if c.run.kind == "step"
-            else None
-        )
+        row = next((r for r in tool.predict(question, [probe])[0] if r is not None), None) if kind == "step" else None
         shares = row.shares if row is not None else _alone(question, name)
     except MlsysimError:
         return None

@@ -1,55 +1,28 @@
 """Runs of one's own beside a question: how far they move its times, and how much narrower its range gets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mlsysim import intervals, units
+from mlsysim import inference, intervals, units
+from mlsysim.api.asked import Asked, Formats, Own
 from mlsysim.catalog import Device
 from mlsysim.efficiencies import has_range
 from mlsysim.errors import InputError
-from mlsysim.intervals import ALIKE, APART, MOVED, Recentred
-from mlsysim.results import Result
+from mlsysim.intervals import ALIKE, APART, MOVED
 from mlsysim.runs import KINDS, QUANTITIES, Measured
 
 if TYPE_CHECKING:
     from mlsysim.api.runs import Comparison
 
+AskedT = TypeVar("AskedT", bound=Asked)
 # By the class of a question: the kinds of runs that say something of it, and which of their figures do. First tokens under load do
 # not: they are mostly a queue's.
 _TELLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "inference": {"serving": ("itl_s", "e2e_s", "tokens_per_s"), "batch": ("decode_s", "prompt_s")},
     "training_step": {"step": ("step_s", "device_tokens_per_s")},
 }
-_WORDS = {ALIKE: "", APART: " of another kind or format", MOVED: " of another device"}
-Given = "str | Path | Measured | Comparison | Sequence[str | Path | Measured | Comparison]"
-
-
-@dataclass(frozen=True)
-class Own(Result):
-    """What runs of one's own say of a question."""
-
-    recentred: Recentred
-    kin: str  # ALIKE, APART or MOVED
-    points: tuple[str, ...]  # each in words
-
-    @property
-    def text(self) -> str:
-        """What was measured, how much of it counts, and what that does, in a sentence."""
-        r = self.recentred
-        return (
-            f"yours{_WORDS[self.kin]}: {'; '.join(self.points)}; {r.weight:.0%} of that counts here: times x{r.factor:.3f}, "
-            f"range narrower by {1.0 - r.narrower:.0%}"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON."""
-        r = self.recentred
-        return {
-            "points": list(self.points), "kin": self.kin, "log_error": r.error, "common": r.common, "weight": r.weight, "factor": r.factor,
-            "narrower": r.narrower,
-        }  # fmt: skip
 
 
 def own_of(
@@ -155,3 +128,16 @@ def _points(c: "Comparison", class_name: str) -> list[tuple[float, float, str]]:
         measured, said = (units.format(v, unit, 3) for v in (first.figure.value, first.predicted.value))
         found.append((error, noise, f"{c.run.file}, {first.figure.words} {measured} where {said} was predicted"))
     return found
+
+
+def with_own(question: AskedT, measured: Any, tp: int | None) -> AskedT:
+    """A question to ``serve`` or ``simulate`` with what runs of the caller's own say of it; what they do not say is taken from it."""
+    if measured is None:
+        return question
+    formats = {f.name: getattr(question, f.name) for f in fields(Formats)}
+    d = inference.deploy(question.model, question.device, **formats)
+    asked: dict[str, Any] = {n: formats[n] for n in ("precision", "weights", "kv")}
+    asked |= {"model": question.model, "device": question.device, "tp": tp, "server": question.server or None}
+    return replace(
+        question, own=own_of(measured, "inference", d.place("answer"), question.device, question.efficiencies, asked)
+    )

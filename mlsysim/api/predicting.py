@@ -1,25 +1,26 @@
 """What we predict of a figure that another tool measured, with the terms in it, its range, and the least that the datasheet allows."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mlsysim import catalog, communication, inference, intervals, training
+from mlsysim import catalog, communication, inference, intervals, serving, training
 from mlsysim.api.arguments import Defaults
-from mlsysim.api.asked import formats_of
-from mlsysim.api.simulating import simulate
-from mlsysim.api.training import networked
+from mlsysim.api.asked import formats_of, networked
 from mlsysim.efficiencies import DEFAULT, lineage
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
-from mlsysim.memory.serving import as_published
+from mlsysim.intervals import log_error
+from mlsysim.memory.serving import as_published, release_of
 from mlsysim.parallelism import Plan
 from mlsysim.results import Result
 from mlsysim.runs import Figure
+from mlsysim.serving_steps import step_model
 
 Asked = Mapping[str, Any]
 BOUND = "bound"
-_PLAYED = 10  # requests of a closed loop for each in flight, where the run had more
+_PLAYED, _OPEN = 10, 2000  # requests of a closed loop for each in flight, where the run had more; and of an open one
 QUEUE, OTHERS = "waiting for a place and for the step under way", "prompts of others in the step"
 
 
@@ -31,6 +32,41 @@ class Predicted(Result):
     shares: Mapping[str, float] = field(default_factory=dict)  # its terms over it; of a rate, of the time behind it
     interval: intervals.Interval | None = None
     limit: float | None = None  # what the datasheet allows
+
+
+@dataclass(frozen=True)
+class Row(Result):
+    """A measured figure beside its prediction."""
+
+    figure: Figure
+    predicted: Predicted
+
+    @property
+    def error(self) -> float:
+        """Log of predicted over measured time: above zero the prediction is too slow, also of a rate."""
+        found = float(log_error(self.predicted.value, self.figure.value))
+        return -found if self.figure.is_rate else found
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The range of the figure, in its unit."""
+        known: intervals.Interval | None = self.predicted.interval
+        if known is None:
+            return None
+        low, high = float(known.low / known.value), float(known.high / known.value)
+        low, high = (1.0 / high, 1.0 / low) if self.figure.is_rate else (low, high)
+        return low * self.predicted.value, high * self.predicted.value
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measurement lies in the range, or there is none."""
+        return self.ends is None or self.ends[0] <= self.figure.value <= self.ends[1]
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the measurement is faster than the datasheet allows."""
+        limit, value = self.predicted.limit, self.figure.value
+        return limit is not None and (value > 1.001 * limit if self.figure.is_rate else value < 0.999 * limit)
 
 
 Many = tuple[list[Predicted | None], list[str]]  # one for each figure, and what to say
@@ -80,35 +116,43 @@ def _range(d: Deployment, phase: str) -> intervals.Interval | None:
 # A server under load
 
 
+def _played(d: Deployment, asked: Asked, prompt: float, answer: float) -> serving.Simulation:
+    """The whole run, ramp and drain with it, as the tools count: of many more requests than are in flight the first."""
+    many = int(asked.get("concurrency", 0))
+    count = int(asked.get("requests", _PLAYED * many or _OPEN))
+    count = min(count, _PLAYED * many) if many else min(count, _OPEN)
+    cv, old = asked.get("length_variation", 0.0), int(asked.get("cached_len", 0))
+    arrivals = (0.0,) * count if many else serving.poisson(float(asked["rate"]), count, 0)
+    new = serving.lengths(max(1.0, prompt - old), count, cv, 1)
+    drawn = serving.load(
+        arrivals, [old + n for n in new], serving.lengths(max(1.0, answer), count, cv, 2), [old] * count
+    )
+    config = serving.Config(engine_version=release_of(asked.get("server", "")))
+    try:
+        return serving.simulate(step_model(d), drawn, config, concurrency=min(many, count) if many else None)
+    except InputError as error:
+        raise InputError(
+            f"compare: predicted to not run: {error}; give the formats and devices that it ran with, as --weights or --tp"
+        ) from error
+
+
 def _serving(asked: Asked, figures: Sequence[Figure]) -> Many:
     d, said = deployed(asked), []
     prompt, answer = float(asked["input_len"]), float(asked["output_len"])
-    keys = ("tp", "ep", "precision", "weights", "kv", "server", "efficiencies", "cached_len")
-    load: dict[str, Any] = {n: asked[n] for n in keys if n in asked}
-    load |= {
-        "input_len": round(prompt),
-        "output_len": max(1, round(answer)),
-        "length_variation": asked.get("length_variation", 0.0),
-    }
     if "length_variation" not in asked:
         said.append("prompts and answers are taken as all of the mean length: --length-variation says otherwise")
-    if "concurrency" in asked:
-        many = int(asked["concurrency"])
-        count = min(int(asked.get("requests", _PLAYED * many)), _PLAYED * many)
-        load |= {"concurrency": min(many, count), "requests": count}
-    else:
-        load |= {"rate": float(asked["rate"])} | ({"requests": int(asked["requests"])} if "requests" in asked else {})
-    played = simulate(asked["model"], asked["device"], **load)
-    if not played.fits:
-        raise InputError(
-            f"compare: predicted to not fit: {played.reason}; give the formats and devices that it ran with, as --weights or --tp"
-        )
+    played = _played(d, asked, prompt, answer)
     first = inference.prefill(d, input_len=prompt, cached_len=float(asked.get("cached_len", 0)))
-    running = max(1.0, played.mean("mean_batch"))
+    running = max(1.0, played.mean_batch)
     step = inference.decode_step(d, context=prompt + answer / 2.0, batch=running)
-    values = {n: played.mean(f"{n}.mean") for n in ("ttft_s", "itl_s", "e2e_s")} | {
-        n: played.mean(n) for n in ("requests_per_s", "tokens_per_s")
+    done = [r for r in played.records if not r.rejected]
+    if not done:
+        raise InputError("compare: no request would ever fit the cache; give the formats and devices that it ran with")
+    values: dict[str, float] = {
+        n: serving.summarise([v for r in done if (v := getattr(r, n)) is not None])["mean"] or math.nan
+        for n in ("ttft_s", "itl_s", "e2e_s")
     }
+    values |= {n: float(getattr(played, n)) for n in ("requests_per_s", "tokens_per_s")}
     alone = min(1.0, float(first.time) / values["ttft_s"])
     ttft = _shares(vars(first.terms), "prompt: ", alone) | {QUEUE: 1.0 - alone}
     own = min(1.0, float(step.time) / values["itl_s"]) if values["itl_s"] == values["itl_s"] else 1.0

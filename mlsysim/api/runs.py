@@ -10,52 +10,16 @@ from typing import Any
 from mlsysim import catalog, units
 from mlsysim.api.arguments import typed, wrap_lines
 from mlsysim.api.gaps import Reason, next_measurement, reasons
-from mlsysim.api.predicting import NEEDED, TOOLS, Predicted
+from mlsysim.api.predicting import NEEDED, TOOLS, Row
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.intervals import Interval, log_error
 from mlsysim.results import Result, plain
-from mlsysim.runs import KINDS, QUANTITIES, Figure, Measured, read_run
+from mlsysim.runs import KINDS, QUANTITIES, Measured, read_run
 from mlsysim.tables import table
 
 _SHOWN = 12  # rows and terms of a table that is printed
 _SHARE = 0.02  # of a time, below which a term is not printed
 PHASES = ("prefill", "decode", "train")  # of a trace
-
-
-@dataclass(frozen=True)
-class Row(Result):
-    """A measured figure beside its prediction."""
-
-    figure: Figure
-    predicted: Predicted
-
-    @property
-    def error(self) -> float:
-        """Log of predicted over measured time: above zero the prediction is too slow, also of a rate."""
-        found = float(log_error(self.predicted.value, self.figure.value))
-        return -found if self.figure.is_rate else found
-
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        """The range of the figure, in its unit."""
-        known: Interval | None = self.predicted.interval
-        if known is None:
-            return None
-        low, high = float(known.low / known.value), float(known.high / known.value)
-        low, high = (1.0 / high, 1.0 / low) if self.figure.is_rate else (low, high)
-        return low * self.predicted.value, high * self.predicted.value
-
-    @property
-    def inside(self) -> bool:
-        """Whether the measurement lies in the range, or there is none."""
-        return self.ends is None or self.ends[0] <= self.figure.value <= self.ends[1]
-
-    @property
-    def impossible(self) -> bool:
-        """Whether the measurement is faster than the datasheet allows."""
-        limit, value = self.predicted.limit, self.figure.value
-        return limit is not None and (value > 1.001 * limit if self.figure.is_rate else value < 0.999 * limit)
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,12 +40,12 @@ class Comparison(Result):
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
         """What explains the gap, the best first."""
-        return reasons(self) if self.answered else ()
+        return reasons(self.run.kind, self.asked, self.rows) if self.answered else ()
 
     @cached_property
     def measure_next(self) -> str:
         """What would tell the first two explanations apart."""
-        return next_measurement(self)
+        return next_measurement(self.run.kind, self.asked, self.rows, self.reasons)
 
     @property
     def inside(self) -> bool:

@@ -23,6 +23,7 @@ from mlsysim.api.arguments import (
 from mlsysim.api.asked import LENGTH_VARIATION, Asked, default_precision, formats_of
 from mlsysim.api.bills import Bill, whole_nodes
 from mlsysim.api.failing import carries, failure_line, mean_line
+from mlsysim.api.own import with_own
 from mlsysim.api.prefixes import TRAFFIC, Prefixes, prefixes_of, words
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.capacity import Load, Replica
@@ -1056,4 +1057,4 @@ def serve(
     )  # fmt: skip
     if not talks:
         check_routing("serve", q.routing)
-    return _answer(q.with_own(measured, tp), assumed=taken.lines)
+    return _answer(with_own(q, measured, tp), assumed=taken.lines)

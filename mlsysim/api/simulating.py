@@ -13,6 +13,7 @@ from mlsysim.api.arguments import PUE, Defaults, check_number, fitted, pluralize
 from mlsysim.api.asked import LENGTH_VARIATION, Asked, formats_of
 from mlsysim.api.bills import Bill
 from mlsysim.api.fleets import FleetSpec, talks_of
+from mlsysim.api.own import with_own
 from mlsysim.api.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, splits, suggestions_of
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
@@ -743,7 +744,7 @@ def simulate(
         inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth), server=server, concurrency=concurrency,
         parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
     )  # fmt: skip
-    run = run.with_own(measured, tp)
+    run = with_own(run, measured, tp)
     run, reason = _placed(run, tp, replicas, seeds)
     chosen = requests is None and played is None
     first = None

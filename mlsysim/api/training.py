@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, training, units
 from mlsysim.api.arguments import PUE, Defaults, check_number, pluralize, typed, wrap_lines
+from mlsysim.api.asked import Own, networked
 from mlsysim.api.bills import Bill
-from mlsysim.api.own import Own, own_of
+from mlsysim.api.own import own_of
 from mlsysim.api.serving import NARROWER
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.catalog.shapes import asked_for
@@ -341,17 +342,6 @@ def _least(q: TrainSpec) -> tuple[bool, Plan] | None:
         return None
     row = found.best().row(0) if found.fits else found.rows.smallest("memory").row(0)
     return found.fits, plan_of(row)
-
-
-def networked(machines: Machines, taken: Defaults) -> Machines:
-    """The same devices in catalogue nodes, if they do not all share a domain and no network is given."""
-    if machines.node is not None or machines.count is None or machines.count <= machines.domain:
-        return machines
-    for node in catalog.nodes_with(machines.device):
-        if machines.count % node.devices == 0:
-            taken.add(f"the network of {machines.count // node.devices} x {node.name}")
-            return replace(machines, node=node)
-    return machines
 
 
 def tokens_of(tokens: "str | float") -> float:
