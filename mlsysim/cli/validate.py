@@ -100,9 +100,10 @@ def _validate(args: argparse.Namespace) -> None:
         from mlsysim.evidence.scoring import own_points
 
         if args.json:
-            print_json({name: [asdict(w) for w in found] for name, found in own_points.shipped().items()})
-        else:
-            print(own_points.table_of())
+            raise InputError(
+                "--points prints a table; leave out --json (evidence.scoring.own_points.shipped() has its numbers)"
+            )
+        print(own_points.table_of())
         return
     if args.cases and args.set:
         raise InputError("--cases scores rows of your own and --set rows that ship; give one of the two")

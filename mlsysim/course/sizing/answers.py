@@ -7,10 +7,11 @@ from typing import Any
 
 from mlsysim import catalog, energy, equations, memory, units
 from mlsysim.api.arguments import Defaults, merge_targets, pluralize
+from mlsysim.api.asked import networked
 from mlsysim.api.bills import Bill
 from mlsysim.api.serving import Served, serve, splits
 from mlsysim.api.targets import SLO
-from mlsysim.api.training import SEQ, Trained, default_batch, described, networked, train
+from mlsysim.api.training import SEQ, Trained, default_batch, described, train
 from mlsysim.capacity import Load
 from mlsysim.catalog import Machines, Model
 from mlsysim.cost.rent import rent_of
