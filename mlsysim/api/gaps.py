@@ -38,9 +38,20 @@ def _score(errors: Sequence[float]) -> float:
 
 def reasons(kind: str, asked: Asked, rows: Sequence[Row]) -> tuple[Reason, ...]:
     """The explanations in the order of their score, limits first."""
+    if kind == "kernels":
+        return tuple(_classes(rows))
     errors = [row.error for row in rows]
     found = [r for r in (*_terms(rows), *_settings(kind, asked, rows)) if r.score < _score(errors)]
     return (*_limits(rows), *sorted(found, key=lambda r: r.score)[:_KEPT])
+
+
+def _classes(rows: Sequence[Row]) -> Iterator[Reason]:
+    """Of a trace the classes by their share of the seconds that differ; a pass is as long as their sum."""
+    gaps = {row.figure.words: row.figure.value - row.predicted.value for row in rows}
+    total = sum(abs(g) for g in gaps.values()) or 1.0
+    for words, gap in sorted(gaps.items(), key=lambda item: -abs(item[1]))[:3]:
+        text = f"a term: {words}, {_time(abs(gap))} {'longer' if gap > 0 else 'shorter'} than predicted, {abs(gap) / total:.0%} of all that differs"
+        yield Reason("term", text, 1.0 - abs(gap) / total, 1.0 - abs(gap) / total, {"members": [words], "factor": 1.0})
 
 
 def _limits(rows: Sequence[Row]) -> Iterator[Reason]:

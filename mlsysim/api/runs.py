@@ -92,7 +92,9 @@ class Comparison(Result):
             return wrap_lines(lines)
         best = [f"explains it best: {r.text}" if i == 0 else f"  or: {r.text}" for i, r in enumerate(self.reasons[:3])]
         verdict = (
-            "every figure lies within its range"
+            "no range of past errors is known of these figures"
+            if all(row.ends is None for row in self.rows)
+            else "every figure lies within its range"
             if self.inside
             else "outside the range of past errors: "
             + ", ".join(dict.fromkeys(r.figure.words for r in self.rows if not r.inside))

@@ -508,8 +508,9 @@ def test_collectives_steps_passes_and_traces_are_compared(tmp_path: Path) -> Non
     step = inference.decode_step(inference.deploy("Llama-3.1-8B", "H100"), context=1000)
     products = next(r for r in kernels.rows if r.figure.at["class"] == "products")
     assert products.predicted.value == pytest.approx(float(step.terms.projections + step.terms.mlp + step.terms.head))
-    for c in (nccl, job, titan, llama, kernels):
-        assert c.measure_next in " ".join(str(c).split()).replace("  ", " ") or c.measure_next
+    slowest = max(kernels.rows, key=lambda r: abs(r.figure.value - r.predicted.value))
+    assert slowest.figure.words in kernels.reasons[0].text and "no range of past errors" in str(kernels)
+    assert all(c.measure_next for c in (nccl, job, titan, llama, kernels))
 
 
 # Answers
