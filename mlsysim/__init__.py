@@ -39,6 +39,7 @@ _SUBMODULES = (
     "posttraining",
     "reliability",
     "roofline",
+    "runs",
     "sensitivity",
     "serving",
     "tables",
@@ -47,7 +48,15 @@ _SUBMODULES = (
     "units",
     "evidence",
 )
-_FUNCTIONS = ("SLO", "compare", "plan", "serve", "simulate", "train")  # one call from names to an answer
+_FUNCTIONS = (
+    "SLO",
+    "compare",
+    "compare_devices",
+    "plan",
+    "serve",
+    "simulate",
+    "train",
+)  # one call from names to an answer
 __all__ = ["DISTRIBUTION", "__version__", *_FUNCTIONS, *_SUBMODULES]
 
 

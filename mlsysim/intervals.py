@@ -3,18 +3,18 @@
 The spreads, the rows they stand on and the coverage that was checked are data; nothing is fitted here.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from mlsysim import units
-from mlsysim._numeric import Num, exp, log
+from mlsysim._numeric import Num, exp, log, sqrt
 from mlsysim.efficiencies import pooled_share
 from mlsysim.equations import POSITIVE, equation
-from mlsysim.errors import unknown_name
+from mlsysim.errors import InputError, unknown_name
 from mlsysim.results import Explanation, Input, Report, Result, Term, format_rows, format_value, plain
 from mlsysim.tables import table
 
@@ -25,6 +25,7 @@ __all__ = [
     "STRENGTH",
     "ErrorQuantiles",
     "Interval",
+    "Recentred",
     "came",
     "checks",
     "class_names",
@@ -34,6 +35,9 @@ __all__ = [
     "log_error",
     "place_name",
     "places",
+    "recentred",
+    "run_spread",
+    "run_weight",
     "seen",
     "spread_of",
     "unseen",
@@ -104,6 +108,92 @@ def interval_end(predicted: Num, quantile: Num) -> Num:
     return predicted * exp(-quantile)
 
 
+@equation(
+    "eq-run-weight",
+    formula="points * common / (points * common + 1 - common + noise)",
+    domain={"points": "[0, inf)", "common": "[0, 1)", "noise": "[0, inf)"},
+)
+def run_weight(points: Num, common: Num, noise: Num = 0.0) -> Num:
+    """How much of the mean log error of one's own runs the next run has too.
+
+    Formula: w = n c / (n c + 1 - c + v).
+
+    Parameters
+    ----------
+    points : float or array, 1
+        Measured points n of one's own.
+    common : float or array, 1
+        Share c of the variance of a log error that two points of one source in one place have in common.
+    noise : float or array, 1
+        Variance v of a point's own noise, over the variance of the errors.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: errors are normal about zero; a part of the variance, c, is of the source, the rest of each point by itself.
+
+    >>> run_weight(1.0, 0.4), round(run_weight(5.0, 0.4), 3), run_weight(0.0, 0.4)
+    (0.4, 0.769, 0.0)
+
+    Source: gelman2006multilevel, section 3: partial pooling of a group's mean; here towards zero.
+    """
+    return points * common / (points * common + 1.0 - common + noise)
+
+
+@equation(
+    "eq-run-spread",
+    formula="spread * sqrt(1 - common * weight)",
+    domain={"spread": POSITIVE, "common": "[0, 1)", "weight": "[0, 1]"},
+)
+def run_spread(spread: Num, common: Num, weight: Num) -> Num:
+    """Spread of the log errors that is left once one's own runs have moved the prediction.
+
+    Formula: s' = s sqrt(1 - c w).
+
+    Parameters
+    ----------
+    spread : float or array, 1
+        Spread s of the log errors where nothing was measured.
+    common : float or array, 1
+        Share c of their variance that two points of one source have in common.
+    weight : float or array, 1
+        Weight w of the runs.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: those of the weight; what a point has for itself no other point tells.
+
+    >>> round(run_spread(0.2, 0.4, 0.4), 4), run_spread(0.2, 0.4, 0.0)
+    (0.1833, 0.2)
+
+    Source: gelman2006multilevel, section 3: the variance of a group's mean after pooling, and that of a new point in it.
+    """
+    return spread * sqrt(1.0 - common * weight)
+
+
+@dataclass(frozen=True)
+class Recentred(Result):
+    """What runs of one's own say of the predictions of a class: by how much to move them, and how much narrower the range is."""
+
+    points: int
+    error: float  # mean of ln(predicted / measured)
+    common: float  # share of the variance that a point of ours and the question have in common
+    weight: float
+
+    @property
+    def factor(self) -> float:
+        """What to multiply a predicted time by."""
+        return float(interval_end(1.0, self.weight * self.error))
+
+    @property
+    def narrower(self) -> float:
+        """The spread of the errors that are left, over that without the runs."""
+        return float(run_spread(1.0, self.common, self.weight))
+
+
 @dataclass(frozen=True)
 class ErrorQuantiles(Result):
     """Quantiles of the natural logarithm of predicted over measured, of one class of predictions."""
@@ -118,11 +208,13 @@ class ErrorQuantiles(Result):
     coverage: float  # share that the ranges of the class did hold of sources, each without a vote
     date: str
     near: int = 0  # sources in the same place
+    own: int = 0  # points of one's own
 
     @property
     def votes(self) -> str:
         """How many sources stand behind it, and how many of them in the same place."""
-        return f"{self.groups} sources" + (f", {self.near} of them here" if self.near else "")
+        found = f"{self.groups} sources" + (f", {self.near} of them here" if self.near else "")
+        return found + (f", and {self.own} {'point' if self.own == 1 else 'points'} of yours" if self.own else "")
 
     @property
     def width(self) -> float:
@@ -395,7 +487,48 @@ def _counted(class_name: str, place: Mapping[str, str]) -> bool:
     return any(place.get(part) in values for part, values in alone.items())
 
 
-def interval(class_name: str, predicted: Num, place: Mapping[str, str] | None = None) -> Interval:
+ALIKE, APART, MOVED = (
+    "common",
+    "common_apart",
+    "shared",
+)  # a point of one's own lies in the same place, in another, on another device
+
+
+def recentred(
+    class_name: str, place: Mapping[str, str], errors: Sequence[float], noise: Sequence[float] = (), kin: str = ALIKE
+) -> Recentred:
+    """What the log errors of one's own runs tell of the next prediction: a part of their mean (eq-run-weight).
+
+    Parameters
+    ----------
+    class_name : str
+        Class of the prediction.
+    place : mapping
+        Where the next prediction lies.
+    errors : sequence of float, 1
+        ln(predicted / measured) of each point.
+    noise : sequence of float, 1, optional
+        Standard deviation of each of them by itself (default: 0).
+    kin : str
+        ``ALIKE``, ``APART`` (another phase, kind or precision) or ``MOVED`` (another device): which share of the variance the points
+        and the question have in common.
+
+    >>> place = {"generation": "Hopper", "kind": "dense", "precision": "16-bit weights, 16-bit products", "phase": "decoding"}
+    >>> one, more = (recentred("inference", place, [0.2] * n) for n in (1, 4))
+    >>> 0.8 < more.factor < one.factor < 1.0, more.narrower < one.narrower < 1.0
+    (True, True)
+    """
+    if not errors:
+        raise InputError("recentred: no errors; give ln(predicted / measured) of one point at least")
+    n, variance = len(errors), sum(v * v for v in noise) / len(errors)
+    common = min(0.99, max(0.0, float(checks(class_name).get(kin, 0.0))))
+    weight = float(run_weight(float(n), common, variance / spread_of(class_name, place)[0] ** 2))
+    return Recentred(n, sum(errors) / n, common, weight)
+
+
+def interval(
+    class_name: str, predicted: Num, place: Mapping[str, str] | None = None, own: Recentred | None = None
+) -> Interval:
     """The range in which a measurement of a predicted quantity is expected.
 
     Formula: eq-interval at so many spreads each way as held 80 % of left-out sources; the spread is that of the place's own
@@ -436,4 +569,6 @@ def interval(class_name: str, predicted: Num, place: Mapping[str, str] | None = 
         missing = unseen(class_name, place) or (() if near else (_TOGETHER,))
         known = not missing and spread <= _entry(class_name)["spread"]
         q = _quantiles(class_name, KNOWN if known else NEW, spread, near)
+    if own is not None:
+        q = replace(q, low=q.low * own.narrower, high=q.high * own.narrower, own=own.points)
     return Interval(predicted, interval_end(predicted, q.high), interval_end(predicted, q.low), q, missing)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
 CALLER = "given by the caller"
+TimedT = TypeVar("TimedT", bound="Timed")
 _MOST_LISTED = 14
 _ANSWERS = (
     "time",
@@ -169,6 +170,10 @@ class Timed(Result):
     @property
     def time(self) -> Num:
         return sum(vars(self).values())
+
+    def scaled(self: "TimedT", factor: float) -> "TimedT":
+        """Every term times a factor; itself where that is one."""
+        return self if factor == 1.0 else type(self)(**{name: factor * value for name, value in vars(self).items()})
 
     def summary(self) -> list[str]:
         return format_rows(f"{self.OF}: {format_value(self.time, 's')}", ("terms", top_shares(vars(self), 14)))

@@ -69,17 +69,17 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     "collective": ("--op OP --bytes NUMBER PLACE", {"efficiencies": "calibrated|datasheet", "overhead": "10 us"}),
     "train": (
         "--model MODEL DEVICES --global-batch BATCH --seq SEQ",
-        SPLIT | WORDS | BILL | {"attn-len": "1024", "precision": "bf16|fp8", "inter-bandwidth": "50 GB/s", "variation": "0.05", "tokens": "1e12|15e12", "reshard-after-forward": "yes|no"},
+        SPLIT | WORDS | BILL | {"measured": "{steps.log}", "attn-len": "1024", "precision": "bf16|fp8", "inter-bandwidth": "50 GB/s", "variation": "0.05", "tokens": "1e12|15e12", "reshard-after-forward": "yes|no"},
     ),
     "memory": ("TRAINING", SPLIT | {"recipe": "megatron-bf16|fsdp-mixed|zero-fp16", "capacity": "80 GB"}),
     "memory --serve": ("--serve --model MODEL --device ONE", ENGINE | {"tp": "1|2|8", "weights": "fp8|int8", "head": "fp8|int8", "kv": "fp8", "max-model-len": "4096|8192", "dtype": "bf16"}),
     "serve": (
         "--model MODEL --device DEVICE",
-        SLO | BILL | WORDS | {"tp": "1|2|8", "pp": "1|2", "dp": "1|2", "ep": "1|8", "batch": "1|32", "input-len": "100|4000", "output-len": "1|500", "cached-len": "50", "precision": "bf16|fp8", "weights": "fp8|int4-g128", "kv": "fp8", "inter-bandwidth": "50 GB/s", "server": "vLLM 0.11|TensorRT-LLM 0.6.1", "rate": "0.5|5|50", "prompt-variation": "0.5"},
+        SLO | BILL | WORDS | {"measured": "{bench.json}", "tp": "1|2|8", "pp": "1|2", "dp": "1|2", "ep": "1|8", "batch": "1|32", "input-len": "100|4000", "output-len": "1|500", "cached-len": "50", "precision": "bf16|fp8", "weights": "fp8|int4-g128", "kv": "fp8", "inter-bandwidth": "50 GB/s", "server": "vLLM 0.11|TensorRT-LLM 0.6.1", "rate": "0.5|5|50", "prompt-variation": "0.5"},
     ),
     "simulate": (
         "--model MODEL --device DEVICE LOAD",
-        SLO | BILL | WORDS | {k: v for k, v in ENGINE.items() if k != "engine-version"} | {"tp": "1|2|8", "precision": "bf16|fp8", "weights": "fp8", "kv": "fp8", "kv-blocks": "4000", "replicas": "1|2", "routing": "round-robin|least-loaded", "arrival-variation": "0.5|2", "length-variation": "0.5", "seed": "1|7", "runs": "2", "server": "vLLM 0.11"},
+        SLO | BILL | WORDS | {k: v for k, v in ENGINE.items() if k != "engine-version"} | {"measured": "{bench.json}", "tp": "1|2|8", "precision": "bf16|fp8", "weights": "fp8", "kv": "fp8", "kv-blocks": "4000", "replicas": "1|2", "routing": "round-robin|least-loaded", "arrival-variation": "0.5|2", "length-variation": "0.5", "seed": "1|7", "runs": "2", "server": "vLLM 0.11"},
     ),
     "energy": (
         "--devices COUNT --time TIME DRAWN",
@@ -107,6 +107,7 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
         {"price": "2.5 USD/h", "input-len": "512|1024", "output-len": "256", "ttft": "2 s", "itl": "40 ms|1 ms", "precision": "bf16|fp8", "mode": "together|apart|both", "acceptance": "0.7", "drafted": "2"},
     ),
     "sweep": ("SWEPT", {"chunk": "1000"}),
+    "compare": ("COMPARED", {}),
 }  # fmt: skip
 WORD = {
     "MODEL": MODELS, "DEVICE": DEVICES, "ONE": ONE, "COUNT": ("1", "8", "1024"), "TIME": ("1 h", "30 day", "1 year"), "WORK": ("1e6", "1 TFLOP", "1e15"), "SIZE": ("1", "128", "4096", "8192"),
@@ -132,6 +133,8 @@ WORD = {
         "--price 30000 --power 700 --lifetime 5 year --pue 1.2 --electricity-price 0.08 USD/kWh --cooling 0.3 --building 1000 --plant-lifetime 15 year --devices-per-engineer 500 --salary 200000 USD/year --network 2000",
     ),
     "FAILING": ("--node-mtbf 1 year", "--node-mtbf 1 year --method background --copy-bandwidth 10 GB/s", "--failures 400 --watched 54 day --watched-nodes 2048", "--node-mtbf 5 year"),
+    "COMPARED": ("{bench.json} --model MODEL --device ONE", "{bench.json} --device H100", "{bench.json}", "{steps.log} --model Llama-3.1-8B --device H100",
+        "{nccl.txt}", "{llama.md} --model Llama-3.1-8B --device RTX-4090", "{kineto.json} --model Llama-3.1-8B --phase decode --batch 1 --input-len 100"),
     "SWEPT": (
         "eq-ridge-point peak_flops=1e12:1e15:4 memory_bandwidth=1e12", "train model=Llama-3.1-8B node=DGX-H100 nodes=1,2 global_batch=64 seq=4096",
         "serve model=Llama-3.1-8B device=H100 batch=1,8 input_len=100 output_len=10",
@@ -174,6 +177,29 @@ def fixed(command: str) -> list[list[str]]:
     return []
 
 
+def _runs() -> dict[str, str]:
+    """What other tools would have written."""
+    bench = {
+        "model_id": "meta-llama/Llama-3.1-8B-Instruct", "request_rate": "inf", "max_concurrency": 4, "completed": 20, "total_input_tokens": 4000,
+        "total_output_tokens": 1000, "mean_ttft_ms": 40.0, "mean_tpot_ms": 11.0, "output_throughput": 330.0, "request_throughput": 6.6,
+    }  # fmt: skip
+    steps = "".join(
+        f" iteration {i:8d}/ 100 | elapsed time per iteration (ms): 3000.0 | global batch size: 64 |\n"
+        for i in range(1, 6)
+    )
+    given = "  seq_length .................. 4096\n  world_size .................. 8\n  tensor_model_parallel_size .................. 2\n"
+    nccl = "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
+    who = "".join(f"#  Rank  {i} Pid 1 on one device  {i} [0x1b] NVIDIA H100 80GB HBM3\n" for i in range(8))
+    event = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 0, "dur": 5000, "args": {"device": 0}}
+    return {
+        "bench.json": json.dumps(bench),
+        "steps.log": given + steps,
+        "nccl.txt": f"# all_reduce_perf\n{who}{nccl}  1048576 262144 float sum -1 40.0 26 45 0 41.0 26 45 0\n",
+        "llama.md": "| model | ngl | test | t/s |\n| - | - | - | - |\n| llama 8B Q4_0 | 99 | tg128 | 120.0 ± 1.0 |\n",
+        "kineto.json": json.dumps({"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3"}], "traceEvents": [event]}),
+    }
+
+
 @cache
 def files() -> dict[str, str]:
     """The files that calls name, in a folder of their own."""
@@ -183,6 +209,7 @@ def files() -> dict[str, str]:
         "mine.toml": '["Mine"]\nmemory_bandwidth = "2 TB/s"\nmemory_capacity = "80 GB"\npeak_flops.bf16 = "100 TFLOP/s"\n',
         "program.json": hlo.to_json(hlo.sample("tf1l_train_dp8.spmd")),
     }
+    text |= _runs()
     rows = [f"{i * 0.5},{100 + 37 * i % 900},{20 + 13 * i % 80}" for i in range(120)]
     seen = [
         f"{row},{0.02 + 1e-5 * (100 + 37 * i % 900)},0.01,{0.5 + 0.01 * (20 + 13 * i % 80)}"

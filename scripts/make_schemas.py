@@ -115,6 +115,7 @@ MAPS: Mapping[str, str] = {
     "simulate": r"fleet\.pools",
     "sweep": r"columns",
     "calibrate": r"metrics",
+    "compare": r"asked|figures\[\]\.shares",
     "validate": r".*\.groups",
 }
 

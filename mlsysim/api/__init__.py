@@ -1,4 +1,4 @@
-"""Functions that take names and return an answer: serve, compare, train, simulate, plan. Thin wrappers: no physics here.
+"""Functions that take names and return an answer: serve, train, simulate, plan, compare, compare_devices. Thin wrappers: no physics here.
 
 >>> from mlsysim.api import SLO
 >>> SLO(ttft="500 ms", itl=0.03).quantile
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from mlsysim._lazy import lazily
 
 if TYPE_CHECKING:
-    from mlsysim.api.comparing import Compared as Compared
-    from mlsysim.api.comparing import compare as compare
+    from mlsysim.api.devices import Compared as Compared
+    from mlsysim.api.devices import compare_devices as compare_devices
     from mlsysim.api.fleets import FleetSpec as FleetSpec
     from mlsysim.api.planning import plan as plan
+    from mlsysim.api.runs import Comparison as Comparison
+    from mlsysim.api.runs import compare as compare
     from mlsysim.api.serving import Served as Served
     from mlsysim.api.serving import serve as serve
     from mlsysim.api.simulating import Simulated as Simulated
@@ -23,13 +25,15 @@ if TYPE_CHECKING:
     from mlsysim.api.training import train as train
 
 _PLACES = {
-    "Compared": "comparing",
+    "Compared": "devices",
+    "Comparison": "runs",
     "FleetSpec": "fleets",
     "SLO": "targets",
     "Served": "serving",
     "Simulated": "simulating",
     "Trained": "training",
-    "compare": "comparing",
+    "compare": "runs",
+    "compare_devices": "devices",
     "plan": "planning",
     "serve": "serving",
     "simulate": "simulating",
@@ -38,11 +42,13 @@ _PLACES = {
 __all__ = [
     "SLO",
     "Compared",
+    "Comparison",
     "FleetSpec",
     "Served",
     "Simulated",
     "Trained",
     "compare",
+    "compare_devices",
     "plan",
     "serve",
     "simulate",

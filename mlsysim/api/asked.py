@@ -3,18 +3,49 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from mlsysim import inference
+from mlsysim import catalog, inference
 from mlsysim.api.arguments import Defaults
 from mlsysim.api.targets import SLO
 from mlsysim.catalog import Device, Machines, Model
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.inference import Deployment, format_bytes
+from mlsysim.intervals import ALIKE, APART, MOVED, Recentred
 from mlsysim.memory.quantised import WIDE, experts_alone
+from mlsysim.results import Result
 
 PRECISION = "bf16"  # assumed where nobody says
 # Of prompts and answers, standard deviation over mean, where nobody says: between those of a benchmark, which hardly differ, and
 # those of a conversation service (catalog.trace: 0.96 and 0.77).
 LENGTH_VARIATION = 0.5
+
+
+_WORDS = {ALIKE: "", APART: " of another kind or format", MOVED: " of another device"}
+
+
+@dataclass(frozen=True)
+class Own(Result):
+    """What runs of one's own say of a question."""
+
+    recentred: Recentred
+    kin: str  # ALIKE, APART or MOVED
+    points: tuple[str, ...]  # each in words
+
+    @property
+    def text(self) -> str:
+        """What was measured, how much of it counts, and what that does, in a sentence."""
+        r = self.recentred
+        return (
+            f"yours{_WORDS[self.kin]}: {'; '.join(self.points)}; {r.weight:.0%} of that counts here: times x{r.factor:.3f}, "
+            f"range narrower by {1.0 - r.narrower:.0%}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        r = self.recentred
+        return {
+            "points": list(self.points), "kin": self.kin, "log_error": r.error, "common": r.common, "weight": r.weight, "factor": r.factor,
+            "narrower": r.narrower,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,6 +70,7 @@ class Asked(Formats):
     efficiencies: Any = DEFAULT  # one of the words, or rates of one's own
     inter_bandwidth: float | None = None
     server: str = ""
+    own: Own | None = None  # what runs of the caller's own say
 
     @property
     def device(self) -> Device:
@@ -48,7 +80,19 @@ class Asked(Formats):
         """The model, or another one, split so on the same machines."""
         asked: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(Formats)}
         asked |= {"ep": self.ep, "inter_bandwidth": self.inter_bandwidth, "server": self.server}
-        return inference.deploy(model or self.model, self.machines, tp=tp, **asked, **more)
+        found = inference.deploy(model or self.model, self.machines, tp=tp, **asked, **more)
+        return found if self.own is None else replace(found, own=self.own.recentred)
+
+
+def networked(machines: Machines, taken: Defaults) -> Machines:
+    """The same devices in catalogue nodes, if they do not all share a domain and no network is given."""
+    if machines.node is not None or machines.count is None or machines.count <= machines.domain:
+        return machines
+    for node in catalog.nodes_with(machines.device):
+        if machines.count % node.devices == 0:
+            taken.add(f"the network of {machines.count // node.devices} x {node.name}")
+            return replace(machines, node=node)
+    return machines
 
 
 # Checkpoints in four bits whose products are in 16: of a mixture the experts alone, of others all matrices.

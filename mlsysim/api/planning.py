@@ -6,13 +6,13 @@ from typing import Any
 
 from mlsysim import catalog, units
 from mlsysim.api.arguments import Defaults, typed, wrap_lines
+from mlsysim.api.asked import networked
 from mlsysim.api.training import (
     PRECISION,
     SEQ,
     TrainSpec,
     check_integer,
     default_batch,
-    networked,
     step_of,
     suggestions_of,
 )

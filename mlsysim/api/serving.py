@@ -24,6 +24,7 @@ from mlsysim.api.arguments import (
 from mlsysim.api.asked import LENGTH_VARIATION, Asked, default_precision, formats_of
 from mlsysim.api.bills import Bill, whole_nodes
 from mlsysim.api.failing import carries, failure_line, mean_line
+from mlsysim.api.own import with_own
 from mlsysim.api.prefixes import TRAFFIC, Prefixes, prefixes_of, words
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.capacity import Load, Replica
@@ -211,6 +212,11 @@ class Served(Result):
         return None if q.mean_rate is None else _answer(replace(q, rate=q.mean_rate, mean_rate=None))
 
     @cached_property
+    def without(self) -> "Served | None":
+        """The answer without runs of the caller's own; None where there are none."""
+        return None if self.question.own is None else _answer(replace(self.question, own=None))
+
+    @cached_property
     def _ends(self) -> "tuple[Served, Served] | None":
         """The answers at both ends of the range of past errors; None where those are unknown."""
         if not has_range(self.deployment.efficiencies.name) or not self.answered or not self.load:
@@ -221,7 +227,7 @@ class Served(Result):
     @property
     def interval(self) -> intervals.Interval:
         """The range of the times of an answer, as factors."""
-        return intervals.interval("inference", 1.0, self.deployment.place("answer"))
+        return intervals.interval("inference", 1.0, self.deployment.place("answer"), self.deployment.own)
 
     @property
     def devices_range(self) -> tuple[int, int | None] | None:
@@ -300,7 +306,17 @@ class Served(Result):
             fast[0] += "" if self.nearest.near else "; no measurement near"
             near = [self.nearest.words()]
         asked = [] if self.mean_load is None else [self.mean_load]
+        if self.question.own is not None and self.without is not None:
+            asked += [self.question.own.text, f"without it: {self.without.first_line}"]
         return [*fast, self.bill.lines()[0], *asked, f"binds: {self.binds}", *said, *near]
+
+    @property
+    def first_line(self) -> str:
+        """The answer in a line: how many, or how fast, with the range."""
+        if not self.answered:
+            return self.reason
+        name, load = self.question.model.name, self.load
+        return f"{self._batch_lines(name)[1]}" if load is None else self._load_lines(name, load)[0]
 
     def _batch_lines(self, name: str) -> list[str]:
         q, g = self.question, self.generation
@@ -464,6 +480,8 @@ class Served(Result):
                     "memory": self.memory.to_dict(),
                     "sensitivities": dict(self.sensitivities) if self.fits else {},
                     "would_fit": list(self.suggestions) if not self.fits else [],
+                    "measured": None if q.own is None else q.own.to_dict(),
+                    "without_measured": None if self.without is None else self.without.first_line,
                     "assumed": list(self.assumed),
                     "precision": q.precision,
                 }
@@ -906,6 +924,7 @@ def serve(
     experts: str | None = None,
     head: str | None = None,
     routing: str | None = None,
+    measured: Any = None,
 ) -> Served:
     """How many devices serve a model, in which layout, at what cost, and what would change the answer.
 
@@ -979,6 +998,9 @@ def serve(
         Number format of embedding and output head as stored, where it differs from the other weights.
     routing : str, one of ROUTERS, optional
         Which replica gets the next request (default: round-robin). Turns of conversations go where their prefix is (prefix).
+    measured : path, Measured or Comparison, optional
+        A run of your own on such a server, as ``mlsysim compare`` reads it, or several: times move by what it tells, the range gets
+        narrower, and the answer without it is printed too.
 
     Returns
     -------
@@ -1048,4 +1070,4 @@ def serve(
     )  # fmt: skip
     if not talks:
         check_routing("serve", q.routing)
-    return _answer(q, assumed=taken.lines)
+    return _answer(with_own(q, measured, tp), assumed=taken.lines)

@@ -13,6 +13,7 @@ from mlsysim.api.arguments import PUE, Defaults, check_number, fitted, pluralize
 from mlsysim.api.asked import LENGTH_VARIATION, Asked, formats_of
 from mlsysim.api.bills import Bill
 from mlsysim.api.fleets import FleetSpec, talks_of
+from mlsysim.api.own import with_own
 from mlsysim.api.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, splits, suggestions_of
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
@@ -318,6 +319,13 @@ class Simulated(Result):
         """What each device of a server holds, and the cache that leaves."""
         return server_of(self.run.config, self.run.steps().deployment)
 
+    @cached_property
+    def without(self) -> "Simulated | None":
+        """The answer without runs of the caller's own; None where there are none."""
+        if self.run.own is None or not self.fits:
+            return None
+        return _run(replace(self, run=replace(self.run, own=None)), None, None, False, None)
+
     @property
     def bill(self) -> Bill:
         """What the devices cost and draw."""
@@ -415,7 +423,12 @@ class Simulated(Result):
         refused = f", {self.mean('rejected'):.4g} rejected" if self.mean("rejected") else ""
         near = [] if self.nearest is None else [self.nearest.words()]
         far = [] if self.nearest is None or self.nearest.near else near
+        told = []
+        if r.own is not None and (bare := self.without) is not None:
+            cells = f"TTFT {bare._cell('ttft_s.p99', 's')}, ITL {bare._cell('itl_s.p99', 's')} (p99)"
+            told = [r.own.text, f"without it: {cells}"]
         tail = [
+            *told,
             f"{units.rounded(self.mean('requests_per_s'))} requests/s, {units.rounded(self.mean('tokens_per_s'))} tokens/s, "
             f"{units.rounded(self.mean('mean_batch'))} decoding in a step{refused}; {self._length()}",
             self.bill.lines()[0],
@@ -519,6 +532,10 @@ class Simulated(Result):
                     "within_slo": self.mean("met") if self.fits and r.slo is not None else None,
                     "goodput_per_s": self.mean("goodput_per_s") if self.fits else None,
                     "nearest_measurement": self.nearest.to_dict() if self.fits and self.nearest is not None else None,
+                    "measured": None if r.own is None else r.own.to_dict(),
+                    "without_measured": None
+                    if self.without is None
+                    else {m: {s: self.without.mean(f"{m}.{s}") for s in _STATISTICS} for m in METRICS},
                     "bill": self.bill.to_dict(),
                     "memory": self.memory.to_dict(),
                     "assumed": list(self.assumed),
@@ -589,6 +606,7 @@ def simulate(
     parts: FleetSpec | None = None,
     experts: str | None = None,
     head: str | None = None,
+    measured: Any = None,
     **config: Any,
 ) -> Simulated:
     """Play requests one by one on servers of a model: latencies with percentiles, and their spread over repeated runs.
@@ -667,6 +685,8 @@ def simulate(
         As in :func:`mlsysim.serve`.
     head : str, optional
         As in :func:`mlsysim.serve`.
+    measured : path, Measured or Comparison, optional
+        As in :func:`mlsysim.serve`.
     **config
         Options of the server: those of ``serving.Config``, as ``max_num_seqs=64``, and in place of ``parts`` those of ``FleetSpec``,
         as ``shared_len=4000``.
@@ -724,6 +744,7 @@ def simulate(
         inter_bandwidth=None if inter_bandwidth is None else float(inter_bandwidth), server=server, concurrency=concurrency,
         parts=replace(parts, also_models=tuple(catalog.model(name).name for name in parts.also_models)),
     )  # fmt: skip
+    run = with_own(run, measured, tp)
     run, reason = _placed(run, tp, replicas, seeds)
     chosen = requests is None and played is None
     first = None

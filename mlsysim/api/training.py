@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, training, units
 from mlsysim.api.arguments import PUE, Defaults, check_number, pluralize, typed, wrap_lines
+from mlsysim.api.asked import Own, networked
 from mlsysim.api.bills import Bill
+from mlsysim.api.own import own_of
 from mlsysim.api.serving import NARROWER
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.catalog.shapes import asked_for
 from mlsysim.cost.rent import Rent, rent_of
 from mlsysim.declared import in_si
 from mlsysim.efficiencies import DEFAULT, describe, has_range
+from mlsysim.efficiencies.domains import training_domain
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, Result, format_value, plain
@@ -46,6 +49,7 @@ class TrainSpec(Result):
     rent: Rent | None
     pue: float
     options: Mapping[str, Any]  # of training_step: links, attn_len, task, variation
+    own: Own | None = None  # what runs of the caller's own say
 
     @property
     def device(self) -> Device:
@@ -83,6 +87,11 @@ class Trained(Result):
         """Seconds for all tokens, without restarts; None where no number of tokens was given."""
         q = self.question
         return None if q.tokens is None else float(training.time_to_train(q.tokens, self.step.tokens, self.step.time))
+
+    @cached_property
+    def without(self) -> TrainingStep | None:
+        """The step without runs of the caller's own; None where there are none."""
+        return None if self.question.own is None else step_of(replace(self.question, own=None), self.plan)
 
     @property
     def bill(self) -> Bill:
@@ -144,6 +153,9 @@ class Trained(Result):
                     spread = " ({} to {})".format(*ends)
                 head.insert(1, f"{q.tokens:,.4g} tokens take {format_value(run, 's')}{spread}, without restarts")
             head += [*self.bill.lines("tokens", self.time_to_train), f"binds: {self.binds}"]
+        if self.fits and q.own is not None and (bare := self.without) is not None:
+            bare_range = " to ".join(format_value(e, "s") for e in bare.interval().ends)
+            head += [q.own.text, f"without it: {format_value(bare.time, 's')} a step ({bare_range})"]
         head += [describe(step.efficiencies.name, step.efficiencies.source), *self.assumed]
         if self.search is not None and self.fits and (alike := self.search.alike()) > 1:
             head.append(f"{alike:,} plans lie inside that range: the model cannot rank them; measure two or three.")
@@ -181,6 +193,8 @@ class Trained(Result):
                     if not self.time_to_train or not self.bill.power
                     else self.time_to_train * self.bill.power,
                     "would_fit": [] if self.fits else list(self.suggestions),
+                    "measured": None if self.question.own is None else self.question.own.to_dict(),
+                    "time_without_measured_s": None if self.without is None else self.without.time,
                     "assumed": list(self.assumed),
                 }
             )
@@ -216,7 +230,7 @@ def described(plan: Plan) -> str:
 
 
 def step_of(q: TrainSpec, plan: Plan) -> TrainingStep:
-    return training.training_step(
+    found = training.training_step(
         q.model,
         plan,
         q.machines,
@@ -226,6 +240,7 @@ def step_of(q: TrainSpec, plan: Plan) -> TrainingStep:
         efficiencies=q.efficiencies,
         **q.options,
     )
+    return found if q.own is None else found.moved(q.own.recentred)
 
 
 def searched(q: TrainSpec) -> "PlanSearch":
@@ -329,17 +344,6 @@ def _least(q: TrainSpec) -> tuple[bool, Plan] | None:
     return found.fits, plan_of(row)
 
 
-def networked(machines: Machines, taken: Defaults) -> Machines:
-    """The same devices in catalogue nodes, if they do not all share a domain and no network is given."""
-    if machines.node is not None or machines.count is None or machines.count <= machines.domain:
-        return machines
-    for node in catalog.nodes_with(machines.device):
-        if machines.count % node.devices == 0:
-            taken.add(f"the network of {machines.count // node.devices} x {node.name}")
-            return replace(machines, node=node)
-    return machines
-
-
 def tokens_of(tokens: "str | float") -> float:
     """Tokens as people write them.
 
@@ -389,6 +393,7 @@ def train(
     efficiencies: training.Efficiencies | str = DEFAULT,
     price: "str | Price | None" = None,
     pue: float = 1.0,
+    measured: Any = None,
     **options: Any,
 ) -> Trained:
     """How long a training step and a whole run take on a cluster, with the best plan or a given one, and what they cost.
@@ -435,6 +440,9 @@ def train(
         As in :func:`mlsysim.serve`.
     pue : float, 1
         As in :func:`mlsysim.serve`.
+    measured : path, Measured or Comparison, optional
+        A run of your own on such devices, as ``mlsysim compare`` reads it, or several: the step moves by what it tells, its range gets
+        narrower, and the step without it is printed too.
     **options
         Of ``training_step``, with a given plan: ``inter_bandwidth``, ``intra_bandwidth``, ``domain``, ``attn_len``, ``task``,
         ``variation``, ``host_bandwidth``.
@@ -492,7 +500,28 @@ def train(
         pue=check_number("train", "pue", pue, domain=PUE),
         options=in_si(training.training_step, options),
     )
-    return _answer(q, taken.lines)
+    return _answer(_with_own(q, measured), taken.lines)
+
+
+def _with_own(q: TrainSpec, measured: Any) -> TrainSpec:
+    """The question with what runs of the caller's own say of it; what they do not say is taken from it."""
+    if measured is None:
+        return q
+    place = training_domain(q.device, bool(q.model.n_experts), q.precision, str(q.options.get("task", "pretrain")))
+    asked = {
+        "model": q.model,
+        "device": q.device,
+        "devices": q.machines.count,
+        "global_batch": q.global_batch,
+        "seq": q.seq,
+        "precision": q.precision,
+    }
+    if q.plan is not None:
+        asked |= {
+            n: getattr(q.plan, n)
+            for n in ("tp", "pp", "cp", "ep", "micro_batch", "sharding", "recompute", "virtual_stages")
+        }
+    return replace(q, own=own_of(measured, "training_step", place, q.device, q.efficiencies, asked))
 
 
 def check_integer(name: str, value: Any) -> int:

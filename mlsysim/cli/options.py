@@ -78,6 +78,7 @@ BY_HAND: Mapping[str, Mapping[str, Any]] = {
         "metavar": "NAME",
         "help": "another model on the same devices; again for more",
     },
+    "measured": {"action": "append", "default": None, "metavar": "FILE"},
     "due": {"type": _moment, "metavar": "DATE"},
     "grade output": {"short": ("-o",)},
     "efficiency": {
@@ -115,7 +116,7 @@ def add_options(
         if ways.get("choices", 0) is None or ways.get("action") == "append":
             ways.pop("choices", None)
         if ways.get("action") == "append":
-            del ways["type"]
+            ways.pop("type", None)
         made = parser.add_argument(*short, f"--{dest.replace('_', '-')}", dest=dest, **ways)
         made.declared = known[name]  # for the reference, the fuzzer and the tests
 

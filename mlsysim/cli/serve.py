@@ -2,7 +2,7 @@
 
 import argparse
 
-from mlsysim.api.comparing import compare, places
+from mlsysim.api.devices import compare_devices, places
 from mlsysim.api.launching import commands
 from mlsysim.api.serving import serve
 from mlsysim.api.targets import SLO
@@ -14,7 +14,7 @@ def _serve(args: argparse.Namespace) -> int:
     model, named = pick_model(args.model), places(args.device)
     if len(named) > 1:
         several = [pick_machines(place, args.device_file) for place in named]
-        table = compare(model, several, slo=pick_slo(args), **given(args, serve, "model", "device"))
+        table = compare_devices(model, several, slo=pick_slo(args), **given(args, serve, "model", "device"))
         if args.json:
             print_json(table.to_dict())
         else:

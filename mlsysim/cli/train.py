@@ -28,7 +28,8 @@ def _train(args: argparse.Namespace) -> int:
     elif plan is not None and machines.count is None:
         machines = replace(machines, count=plan.devices)
     asked = {
-        n: getattr(args, n) for n in ("tokens", "global_batch", "seq", "precision", "efficiencies", "price", "pue")
+        n: getattr(args, n)
+        for n in ("tokens", "global_batch", "seq", "precision", "efficiencies", "price", "pue", "measured")
     }
     found = train(model, machines, plan=plan, **asked, **options)
     if args.json:
@@ -63,7 +64,7 @@ def add(commands: Commands) -> None:
     place_options(p, 'as in H100; so many: "64 H100"')
     p.add_argument("--devices", type=count, help="tp x pp x cp x dp, where dp is what remains (default: all nodes')")
     plan_options(p)
-    add_options(p, train, "tokens", "global_batch", "seq", "precision", "efficiencies", "price", "pue")
+    add_options(p, train, "tokens", "global_batch", "seq", "precision", "efficiencies", "price", "pue", "measured")
     add_options(p, training_step, *_ASKED, unset=True)
     p.add_argument("--explain", action="store_true", help="print every equation with its numbers and their sources")
     p.set_defaults(run=_train)

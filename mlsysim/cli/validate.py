@@ -96,6 +96,15 @@ def _validate(args: argparse.Namespace) -> None:
     if args.list:
         _list(args)
         return
+    if args.points:
+        from mlsysim.evidence.scoring import own_points
+
+        if args.json:
+            raise InputError(
+                "--points prints a table; leave out --json (evidence.scoring.own_points.shipped() has its numbers)"
+            )
+        print(own_points.table_of())
+        return
     if args.cases and args.set:
         raise InputError("--cases scores rows of your own and --set rows that ship; give one of the two")
     if args.set:
@@ -138,6 +147,11 @@ def add(commands: Commands) -> None:
     )
     p.add_argument(
         "--list", action="store_true", help="list the rows that ship instead: how many, or with --class their sources"
+    )
+    p.add_argument(
+        "--points",
+        action="store_true",
+        help="print instead what measured points of one's own are worth, on the rows that ship",
     )
     p.add_argument(
         "--class", dest="class_name", metavar="NAME", help="class of the rows (default: from the header, or all)"

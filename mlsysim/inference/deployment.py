@@ -18,6 +18,7 @@ from mlsysim.inference.equations import quantised_bits
 from mlsysim.inference.shares import efficiencies_of, half_peak
 from mlsysim.inference.wiring import CAPTURED, CARDS, Plans, tensor_plans
 from mlsysim.inference.work import Efficiencies, Machine, Split, Work
+from mlsysim.intervals import Recentred
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.quantised import stored_parts
 from mlsysim.parallelism import Plan, placement
@@ -85,6 +86,12 @@ class Deployment(Result):
     head: str = "bf16"  # embedding too
     server: str = ""  # inference server and version; a current server by default
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    own: Recentred | None = None  # runs of one's own, which move every time
+
+    @property
+    def pace(self) -> float:
+        """Time of a pass over what the constants alone say: 1, unless runs of one's own moved it."""
+        return 1.0 if self.own is None else self.own.factor
 
     @cached_property
     def kept(self) -> dict[Any, Any]:

@@ -1,6 +1,6 @@
 """Prefill, decode and whole answers of a deployment: how long, what binds, does it fit, and why."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import intervals, units
@@ -47,7 +47,7 @@ def _interval(deployment: Deployment, predicted: Num, phase: str) -> Interval:
             f"interval: the errors of past predictions were counted with calibrated efficiencies, not with {name!r} ones; "
             'deploy with efficiencies="calibrated"'
         )
-    return intervals.interval("inference", predicted, deployment.place(PHASES[phase]))
+    return intervals.interval("inference", predicted, deployment.place(PHASES[phase]), deployment.own)
 
 
 def _outlook(deployment: Deployment, predicted: Num, phase: str) -> list[str]:
@@ -292,14 +292,8 @@ def _run(phase: str, d: Deployment, batch: Num, new: Num, cached_len: Num) -> Pa
         raise InputError(f"{phase}: batch = {batch} must give each of the dp = {d.split.dp:g} replicas a sequence")
     d.model.check_length(phase, cached_len + new)
     decode = 1.0 if phase == "decode_step" else 0.0
-    return Pass(
-        phase,
-        d,
-        batch,
-        new,
-        cached_len,
-        pass_cost(d.work, d.split, d.machine, d.efficiencies, batch, new, cached_len, decode),
-    )
+    cost = pass_cost(d.work, d.split, d.machine, d.efficiencies, batch, new, cached_len, decode)
+    return Pass(phase, d, batch, new, cached_len, replace(cost, terms=cost.terms.scaled(d.pace)))
 
 
 @widening

@@ -37,6 +37,10 @@ class MixedSteps:
             seen=all_read * batch.context + near * batch.windowed_context,
         )
 
+    def time(self, batch: Batch) -> Num:
+        """Seconds of the step, at the pace of one's own runs where there are any."""
+        return self.deployment.pace * self.cost(batch).time
+
     def terms(self, batch: Batch) -> StepTerms:
         """Seconds by term."""
         found = self.cost(batch)
@@ -44,7 +48,7 @@ class MixedSteps:
             **{name: c.time for name, c in found.components.items()},
             messages=found.reduced + found.sent,
             overhead=found.overhead,
-        )
+        ).scaled(self.deployment.pace)
 
     @cached_property
     def short(self) -> ShortCut | None:
@@ -53,22 +57,22 @@ class MixedSteps:
         if is_array(e.overlap) or e.overlap or is_array(e.spread) or e.spread:
             return None
         bare = MixedSteps(ShortCut.bare(self.deployment), e) if w.always else self
-        parts = bare.cost(ShortCut.unit(w)).components
+        parts, pace = bare.cost(ShortCut.unit(w)).components, self.deployment.pace
         prompts, answers = (parts[f"{name}_attention"] for name in ("prefill", "decode"))
         return ShortCut(
             w,
-            (prompts.compute_time, prompts.memory_time, 0.0),
-            (answers.compute_time, answers.memory_time, 0.0),
+            (pace * prompts.compute_time, pace * prompts.memory_time, 0.0),
+            (pace * answers.compute_time, pace * answers.memory_time, 0.0),
             bare._rest,
-            lambda batch: self.cost(batch).time,
+            self.time,
             parts=False,
         )
 
     def _rest(self, counts: Batch) -> tuple[float, float, float]:
         """Seconds on the device beside attention, on the host beside launches, and of the launches."""
         s = self.cost(counts).starts
-        host = s["step_overhead"] + s["sequences"] * s["sequence_overhead"]
-        return float(s["device_time"]), float(host), float(s["layers"] * s["launch_time"])
+        host, pace = s["step_overhead"] + s["sequences"] * s["sequence_overhead"], self.deployment.pace
+        return float(pace * s["device_time"]), float(pace * host), float(pace * s["layers"] * s["launch_time"])
 
     def explain(self, batch: Batch, notes: list[str]) -> Explanation:
         """Every component and message with the numbers in it, then what comes on top."""

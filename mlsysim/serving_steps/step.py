@@ -141,7 +141,7 @@ class StepModel(Result):
         return self._long(batch) if self._short is None else self._short.time(batch)
 
     def _long(self, batch: Batch) -> Num:
-        return self.terms(batch).time if self.mixed is None else self.mixed.cost(batch).time
+        return self.terms(batch).time if self.mixed is None else self.mixed.time(batch)
 
     def decoding(self, sequences: float) -> Callable[[float, float], float]:
         """Seconds of a step in which so many sequences decode and no prompt runs, by what they attend to.

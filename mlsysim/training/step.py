@@ -1,6 +1,6 @@
 """A training step of a catalogue model on a cluster: terms that sum, MFU and HFU, what binds, and whether it fits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -73,6 +73,7 @@ class TrainingStep(Result):
     repeated_flops: Num
     task: str
     asked: _Asked
+    own: intervals.Recentred | None = None  # runs of one's own, which have moved every term
 
     @property
     def time(self) -> Num:
@@ -138,6 +139,15 @@ class TrainingStep(Result):
         """The efficiencies behind the step and their source, in a sentence."""
         return describe(self.efficiencies.name, self.efficiencies.source)
 
+    @property
+    def place(self) -> Mapping[str, str]:
+        """Where the step lies, for its range: generation, kind of model, precision and task."""
+        return training_domain(self.device, bool(self.model.n_experts), self.asked.precision, self.task)
+
+    def moved(self, own: intervals.Recentred) -> "TrainingStep":
+        """The step as runs of one's own say: every term times their factor, and a narrower range."""
+        return replace(self, terms=self.terms.scaled(own.factor), own=own)
+
     def interval(self) -> Interval:
         """The range in which the measured step is expected, from the errors of past predictions.
 
@@ -151,8 +161,7 @@ class TrainingStep(Result):
                 f"interval: the errors of past predictions were counted with calibrated efficiencies, not with "
                 f'{self.efficiencies.name!r} ones; pass efficiencies="calibrated"'
             )
-        place = training_domain(self.device, bool(self.model.n_experts), self.asked.precision, self.task)
-        return intervals.interval("training_step", self.time, place)
+        return intervals.interval("training_step", self.time, self.place, self.own)
 
     def elasticities(self) -> dict[str, float]:
         """Per cent that the step gets longer when a rate of the machine grows by a per cent; one plan at a time."""
@@ -249,6 +258,10 @@ class TrainingStep(Result):
             traced(self.machine, offers | links(), {n: "FLOP/s" if n.endswith("flops") else "byte/s" for n in _LINKS}),
             efficiencies,
         )
+        if self.own is not None:
+            terms = terms.scaled(
+                given(self.own.factor, "time over that without your runs", "1", "eq-run-weight of your runs")
+            )
         for name, value in vars(terms).items():
             called(value, f"step: {name.replace('_', ' ')}")
         return called(terms.time, "step"), getattr(getattr(terms, self.binding), "name", "")

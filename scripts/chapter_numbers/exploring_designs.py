@@ -8,6 +8,7 @@ import numpy as np
 
 from chapter_numbers import share as _share
 from mlsysim import catalog, evidence, intervals, sensitivity, training, units
+from mlsysim.evidence.scoring import own_points
 from mlsysim.evidence.scoring.conformal import MIN_GROUPS, GroupedErrors
 from mlsysim.evidence.studies.searched import Searched, search_published
 from mlsysim.explore import plan, solve_for
@@ -268,6 +269,16 @@ def numbers() -> dict[str, Any]:
             "llama_low": f"{bound.interval().low:.2f}",
             "llama_high": f"{bound.interval().high:.2f} s",
         },
+        "own": {
+            name: {
+                "sources": str(found[0].sources),
+                **{f"after_{w.points}": _share(w.error, 1) for w in found},
+                **{f"width_{w.points}": f"{w.width:.2f}" for w in found},
+                "held": _share(found[-1].held, 0),
+            }
+            for name, found in own_points.shipped().items()
+        }
+        | {"common": _share(intervals.checks("inference")["common"], 0)},
         "seventy": {
             "fit": f"{len(seventy.fitting):,}",
             "front": str(len(front)),

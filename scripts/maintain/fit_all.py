@@ -31,7 +31,7 @@ from mlsysim.evidence import reality
 from mlsysim.evidence.cases import CLASSES
 from mlsysim.evidence.predictors import PREDICTORS
 from mlsysim.evidence.rows import SETS, cases, counts
-from mlsysim.evidence.scoring import scores
+from mlsysim.evidence.scoring import own_points, scores
 from mlsysim.evidence.scoring.leaving import leave_out
 from mlsysim.evidence.scoring.nested import STARTS
 from mlsysim.evidence.scoring.ranges import Left, entries, foretold, left_errors
@@ -143,6 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fit_all: {error}", file=sys.stderr)
         return 2
     fit_intervals.OUTPUT.write_text(fit_intervals.as_toml(found_ranges), encoding="utf-8")
+    own_points.FILE.write_text(own_points.as_toml(lefts), encoding="utf-8")
     fit_intervals.say(found_ranges)
     with ProcessPoolExecutor(1, mp_context=fresh) as pool:
         pool.submit(score_reality.main, []).result()

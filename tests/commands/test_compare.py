@@ -10,8 +10,8 @@ import pytest
 
 import mlsysim
 from mlsysim import SLO, intervals
-from mlsysim.api import comparing
-from mlsysim.api.comparing import Effect, odds, odds_once_measured
+from mlsysim.api import devices as comparing
+from mlsysim.api.devices import Effect, odds, odds_once_measured
 from mlsysim.api.serving import _answer
 from mlsysim.cli import main
 from mlsysim.errors import InputError
@@ -46,7 +46,7 @@ def said(found: Any) -> str:
 
 @pytest.fixture(scope="module")
 def three() -> comparing.Compared:
-    return mlsysim.compare("gpt-oss-120B", THREE, **JOB)
+    return mlsysim.compare_devices("gpt-oss-120B", THREE, **JOB)
 
 
 @independent
@@ -66,19 +66,19 @@ def test_the_engineer_s_comparison_is_of_one_seller_and_kind(
 
 @independent
 def test_one_rent_for_all_or_another_kind(three: comparing.Compared) -> None:
-    same = mlsysim.compare("gpt-oss-120B", THREE, price="3 USD/h", **JOB)
+    same = mlsysim.compare_devices("gpt-oss-120B", THREE, price="3 USD/h", **JOB)
     for s in same.answers:
         assert s.bill.cost_rate == pytest.approx(3 * s.devices / 3600)
-    years = mlsysim.compare("gpt-oss-120B", THREE, price="estimate", **JOB)
+    years = mlsysim.compare_devices("gpt-oss-120B", THREE, price="estimate", **JOB)
     assert "estimate of a contract of 3 years" in said(years)
-    none = mlsysim.compare("Llama-3.1-8B", ("GB300", "L4"), rate=2)  # an estimate, and a list price
+    none = mlsysim.compare_devices("Llama-3.1-8B", ("GB300", "L4"), rate=2)  # an estimate, and a list price
     assert none.rents is None and not none.odds and "no kind of price that the catalogue has of all" in said(none)
     with pytest.raises(InputError, match="that of one device"):
-        mlsysim.compare("Llama-3.1-8B", THREE, rate=2, price="H200-AWS-on-demand-2026")
+        mlsysim.compare_devices("Llama-3.1-8B", THREE, rate=2, price="H200-AWS-on-demand-2026")
     with pytest.raises(InputError, match="two at least"):
-        mlsysim.compare("Llama-3.1-8B", "H200", rate=2)
+        mlsysim.compare_devices("Llama-3.1-8B", "H200", rate=2)
     with pytest.raises(InputError, match="H100-SXM5-80GB twice"):
-        mlsysim.compare("Llama-3.1-8B", ["H100", "DGX-H100"], rate=2)
+        mlsysim.compare_devices("Llama-3.1-8B", ["H100", "DGX-H100"], rate=2)
 
 
 @independent

@@ -93,7 +93,7 @@ def test_the_front_is_every_batch_of_every_layout_with_the_target_on_it(served: 
 
 def test_devices_stand_side_by_side_as_the_function_compares_them() -> None:
     form = GPT | {"device": "H200, B200"}
-    found = mlsysim.compare("gpt-oss-120B", ["H200", "B200"], rate=40, input_len=6000, output_len=700, slo=SLO)
+    found = mlsysim.compare_devices("gpt-oss-120B", ["H200", "B200"], rate=40, input_len=6000, output_len=700, slo=SLO)
     html = live._page.beside(form)["html"]
     for row in found.rows().rows:
         assert all(cell in html for cell in row)
@@ -101,7 +101,7 @@ def test_devices_stand_side_by_side_as_the_function_compares_them() -> None:
         assert line[1:].replace("'", "&#x27;") in html
     assert "which need not be that of the answer above" in html
     assert sizing.size(form)["answer"] == sizing.size(GPT)["answer"]  # the first is the answer
-    assert 'mlsysim.compare("gpt-oss-120B", ["H200", "B200"]' in sizing.size(form)["code"]
+    assert 'mlsysim.compare_devices("gpt-oss-120B", ["H200", "B200"]' in sizing.size(form)["code"]
     assert live._page.beside(GPT) == {"html": ""}
     for device, task, said in (
         ("H200, h200", "serve", "names a device twice"),

@@ -8,13 +8,13 @@ from typing import Any
 
 from mlsysim import catalog, energy, equations, memory, units
 from mlsysim.api.arguments import Defaults, merge_targets, pluralize
-from mlsysim.api.asked import Formats, formats_of
+from mlsysim.api.asked import Formats, formats_of, networked
 from mlsysim.api.bills import Bill
-from mlsysim.api.comparing import Compared, compare
+from mlsysim.api.devices import Compared, compare_devices
 from mlsysim.api.launching import Commands, commands, start
 from mlsysim.api.serving import Served, serve, splits
 from mlsysim.api.targets import SLO
-from mlsysim.api.training import SEQ, Trained, default_batch, described, networked, train
+from mlsysim.api.training import SEQ, Trained, default_batch, described, train
 from mlsysim.capacity import Load
 from mlsysim.catalog import Machines, Model
 from mlsysim.cost.rent import rent_of
@@ -334,7 +334,7 @@ def compared(form: Mapping[str, str]) -> Compared | None:
     if not j.others:
         return None
     model, made, _ = _asked(j)
-    return compare(model, [j.place, *j.others], **made)
+    return compare_devices(model, [j.place, *j.others], **made)
 
 
 def _layouts(s: Served) -> str:

@@ -61,7 +61,7 @@ def code(s: Sized) -> str:
     rest = f", {given}" if given else ""
     lines += [f"answer = {s.call}({name}, {json.dumps(place)}{rest})", "print(answer)"]
     if s.job.others:
-        lines.append(f"print(mlsysim.compare({name}, {json.dumps([place, *s.job.others])}{rest}))")
+        lines.append(f"print(mlsysim.compare_devices({name}, {json.dumps([place, *s.job.others])}{rest}))")
     return "\n".join(lines)
 
 

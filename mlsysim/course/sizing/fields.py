@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlsysim import catalog, units
-from mlsysim.api.comparing import places
+from mlsysim.api.devices import places
 from mlsysim.api.serving import serve
 from mlsysim.api.targets import SLO
 from mlsysim.api.training import tokens_of, train

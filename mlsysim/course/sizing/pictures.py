@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from mlsysim import units
-from mlsysim.api.comparing import Compared
+from mlsysim.api.devices import Compared
 from mlsysim.api.serving import Served, open_replica
 from mlsysim.course.readings import Reading
 from mlsysim.course.views import axis_text, bar, bars, dot, scatter, trail

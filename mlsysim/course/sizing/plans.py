@@ -10,7 +10,7 @@ from typing import Any
 
 from mlsysim import training
 from mlsysim.api.arguments import Defaults
-from mlsysim.api.training import networked
+from mlsysim.api.asked import networked
 from mlsysim.catalog import Machines, Model
 from mlsysim.errors import InputError
 from mlsysim.parallelism import RECOMPUTES, Plan

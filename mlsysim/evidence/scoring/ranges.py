@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
@@ -86,7 +87,9 @@ class Left:
     sets: tuple[LeftError, ...]
     domains: Mapping[str, tuple[LeftError, ...]]
     seen: Mapping[str, tuple[str, ...]]
-    shared: Mapping[str, float] = field(default_factory=dict)  # what two devices share of an error
+    shared: Mapping[str, float] = field(
+        default_factory=dict
+    )  # what two devices, and two points of a source, share of an error
 
 
 def counted(class_name: str, place: Mapping[str, str]) -> bool:
@@ -119,7 +122,9 @@ def left_errors(found: Leaving) -> Left:
     }
     seen = MappingProxyType({part: tuple(sorted(values)) for part, values in have.items()})
     errors = _errors(name, found.sets, cases)
-    return Left(name, errors, MappingProxyType(domains), seen, shared_error(found.file.cases, errors))
+    return Left(
+        name, errors, MappingProxyType(domains), seen, shared_error(found.file.cases, errors) | common_error(errors)
+    )
 
 
 def _most(rows: Sequence[str], every: Sequence[str]) -> bool:
@@ -169,6 +174,32 @@ def shared_error(cases: Sequence[Case], errors: Iterable[LeftError]) -> dict[str
         return {}
     shares = [math.fsum(p for p, _ in pairs) / math.fsum(s for _, s in pairs) for pairs in votes.values()]
     return {"shared": mean(shares), "shared_sources": len(votes), "shared_pairs": sum(map(len, votes.values()))}
+
+
+def common_error(errors: Iterable[LeftError]) -> dict[str, float]:
+    """How much of an error a point tells of the next one of its source: in the same place, and apart from it.
+
+    The covariance of two points of a source about zero, over the mean square of the same points, as in :func:`shared_error`; the
+    share is the mean over sources, each one vote. None is below zero.
+
+    >>> common_error([LeftError("1", "A", 0.2, "x"), LeftError("2", "A", 0.2, "x"), LeftError("3", "A", -0.2, "y")])
+    {'common': 1.0, 'common_apart': 0.0}
+    """
+    votes: dict[str, dict[str, list[tuple[float, float]]]] = {"common": {}, "common_apart": {}}
+    by: dict[str, list[LeftError]] = {}
+    for e in errors:
+        if not e.counted:
+            by.setdefault(e.source, []).append(e)
+    for source, own in by.items():
+        for a, b in combinations(own, 2):
+            pair = a.error * b.error, (a.error**2 + b.error**2) / 2.0
+            votes["common" if a.place == b.place else "common_apart"].setdefault(source, []).append(pair)
+    found = {}
+    for name, pairs in votes.items():
+        sums = [(math.fsum(p for p, _ in each), math.fsum(s for _, s in each)) for each in pairs.values()]
+        if shares := [product / squares for product, squares in sums if squares]:
+            found[name] = max(0.0, mean(shares))
+    return found
 
 
 def sizes(errors: Iterable[LeftError]) -> dict[str, tuple[float, float]]:

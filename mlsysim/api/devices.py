@@ -1,4 +1,4 @@
-"""``mlsysim.compare``: the same job on several devices, at one kind of price, and the odds that one beats the other."""
+"""``mlsysim.compare_devices``: the same job on several devices, at one kind of price, and the odds that one beats the other."""
 
 import math
 import re
@@ -98,7 +98,7 @@ def _deviation(q: intervals.ErrorQuantiles) -> float:
 
 @dataclass(frozen=True, repr=False)
 class Compared(Result):
-    """What :func:`compare` returns: an answer per device, all at one kind of price."""
+    """What :func:`compare_devices` returns: an answer per device, all at one kind of price."""
 
     answers: tuple[Served, ...]
     rents: tuple[Rent, ...] | None  # None where there is no kind of price that the catalogue has of all
@@ -241,7 +241,7 @@ def places(text: str) -> list[str]:
     return _SEPARATOR.split(text.strip())
 
 
-def compare(
+def compare_devices(
     model: Model | str,
     devices: Sequence[Device | Node | Cluster | Machines | str],
     *,
@@ -275,17 +275,19 @@ def compare(
     Assumptions: those of :func:`mlsysim.serve`, and of the odds those of ``difference``: log errors are normal, as wide as the ranges,
     with a part that all devices share; the bill goes with a power of the times.
 
-    >>> found = compare("Llama-3.1-8B", ["H100", "H200"], rate=20, price="3 USD/h")
+    >>> found = compare_devices("Llama-3.1-8B", ["H100", "H200"], rate=20, price="3 USD/h")
     >>> [s.question.device.name for s in found.answers]
     ['H100-SXM5-80GB', 'H200-SXM-141GB']
     """
     if isinstance(devices, str) or len(devices) < 2:
-        raise InputError(f"compare: devices = {str(devices)[:40]!r} must be two at least, as in ['H200', 'B200']")
+        raise InputError(
+            f"compare_devices: devices = {str(devices)[:40]!r} must be two at least, as in ['H200', 'B200']"
+        )
     found_at = [where(d) for d in devices]
     names = [p.device.name for p in found_at]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise InputError(
-            f"compare: devices names {twice[0]} twice; an answer stands under its device's name: name each once"
+            f"compare_devices: devices names {twice[0]} twice; an answer stands under its device's name: name each once"
         )
     rents = rents_of([p.device for p in found_at], price)
     found = [serve(model, p, **asked) for p in found_at]
