@@ -286,7 +286,9 @@ def otter_assign(master_file: Path, result: Path) -> Path:
     with zipfile.ZipFile(made) as given, zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as taken:
         for name in sorted(given.namelist()):
             data = given.read(name)
-            if name == "environment.yml":  # no index has our package yet: a container takes it from where the zip is unpacked
+            if (
+                name == "environment.yml"
+            ):  # no index has our package yet: a container takes it from where the zip is unpacked
                 asked, found = b"- mlsysim-book\n", f"- /autograder/source/{wheel.name}\n".encode()
                 assert data.count(asked) == 1, data
                 data = data.replace(asked, found)

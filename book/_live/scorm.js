@@ -177,7 +177,7 @@ async function begin() {
     if (!only && open) save();
     return null;
   };
-  root.querySelector("p").textContent = `Your numbers come from your id, ${learner || "which this course system does not give; these are the public ones"}. The last answer to each question counts.`;
+  root.querySelector("p").textContent = `Your numbers come from your id, ${learner || "which this course system does not give; these are the public ones"}. The best answer to each question counts.`;
   root.querySelector(".live-name").hidden = true;
   for (const prompt of root.querySelectorAll(".live-prompt")) prompt.textContent = "…";
   if (only) say(only); else { root.querySelector(".live-progress").append(hand); save(); }

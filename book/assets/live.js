@@ -418,7 +418,7 @@ class Questions {
         item.dataset.correct = found.correct;
         const before = this.answers[id], tries = (before?.tries ?? 0) + 1;
         const counts = !found.correct && !["no-answer", "not-read"].includes(found.mistake) && before?.text !== field.value;
-        this.answers[id] = { text: field.value, correct: found.correct, wrong: (before?.wrong ?? 0) + counts, tries, points: found.points };
+        this.answers[id] = { text: field.value, correct: found.correct, wrong: (before?.wrong ?? 0) + counts, tries, points: Math.max(before?.points ?? 0, found.points) };
         tried.textContent = `checked, attempt ${tries}`;
         stored(`answers.${this.chapter}`, this.answers);
         state(item, "ready");
