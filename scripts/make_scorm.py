@@ -78,10 +78,11 @@ def page(slug: str, version: str, passed: float, key: str, weight: int) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{head}</title>
 <link rel="stylesheet" href="assets/live.css">
-<style>{colours()}body{{max-width:46rem;margin:0 auto;padding:1rem;background:var(--mls-page);font:1rem/1.5 system-ui,sans-serif}}h1{{font-size:1.4rem}}.course-system{{position:sticky;top:0;padding:.4rem 0;background:var(--mls-page)}}</style>
+<style>{colours()}body{{max-width:46rem;margin:0 auto;padding:1rem;background:var(--mls-page);font:1rem/1.5 system-ui,sans-serif}}h1{{font-size:1.4rem}}h2{{font-size:1.1rem;margin:0}}.course-system{{position:sticky;top:0;padding:.4rem 0;background:var(--mls-page)}}</style>
 <script type="application/json" data-live="none" data-engine="{key}" data-version="{__version__}-{key}" data-weight="{weight}">{json.dumps(plan)}</script>
 <script type="module" src="assets/scorm.js"></script></head>
 <body><main><h1>{head}</h1><p class="live-said course-system" role="status">The course system is asked for your id …</p>
+<h2>Questions</h2>
 {blocks.questions(slug, [e.id for e in asked])}
 <noscript><p>The questions need JavaScript.</p></noscript></main></body></html>
 """

@@ -64,7 +64,8 @@ class System(http.server.SimpleHTTPRequestHandler):
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
-        self.wfile.write(body)
+        with contextlib.suppress(ConnectionError):  # a beacon's page has gone
+            self.wfile.write(body)
 
 
 class Course:
