@@ -10,7 +10,7 @@ export MLSYSIM_STATIC := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book pdf epub print slides serve test check validate mutations nightly notebooks exercises lab bench format clean
+.PHONY: help setup book pdf epub print slides scorm serve test check validate mutations nightly notebooks exercises lab bench format clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ print: setup ## both, from one reading of the book
 
 slides: setup ## slides of every chapter into _slides (pandoc from .venv; the same files render with Quarto); make book links them
 	$(PY) scripts/slides --parts
+
+scorm: setup ## the questions of every chapter as SCORM packages for a course system into _scorm (needs npm and Node)
+	$(PY) scripts/make_scorm.py
 
 serve: ## serve _site on http://localhost:8000 (PORT=...)
 	$(PY) -m http.server --directory _site --bind 127.0.0.1 $(PORT)
@@ -91,4 +94,4 @@ format: setup ## format the code
 	$(BIN)/ruff format .
 
 clean: ## remove what was built (not .venv)
-	rm -rf _site _lab _print _slides build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _site _lab _print _slides _scorm build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,11 +15,13 @@ import json
 import re
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import stamp
+from build_lab import build_wheel
 
 import mlsysim
 from mlsysim.course.exercises import OBJECTIVES, Desk, Exercise, assignment, capstones
@@ -272,7 +274,7 @@ def stale(folder: Path) -> list[str]:
 
 
 def otter_assign(master_file: Path, result: Path) -> Path:
-    """Run otter assign on a master, its own tests included, and return the autograder's zip file."""
+    """Run otter assign on a master, its own tests included, and return the autograder's zip file, with our wheel in it."""
     from otter.assign import main as assign  # only instructors need otter
 
     if result.exists():
@@ -280,7 +282,20 @@ def otter_assign(master_file: Path, result: Path) -> Path:
     result.mkdir(parents=True)
     assign(str(master_file), str(result))
     made = next((result / "autograder").glob("*.zip"))  # its name holds the time
-    return made.rename(result / "autograder.zip")
+    wheel, whole = build_wheel(), result / "autograder.zip"
+    with zipfile.ZipFile(made) as given, zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as taken:
+        for name in sorted(given.namelist()):
+            data = given.read(name)
+            if (
+                name == "environment.yml"
+            ):  # no index has our package yet: a container takes it from where the zip is unpacked
+                asked, found = b"- mlsysim-book\n", f"- /autograder/source/{wheel.name}\n".encode()
+                assert data.count(asked) == 1, data
+                data = data.replace(asked, found)
+            taken.writestr(given.getinfo(name), data)
+        taken.writestr(zipfile.ZipInfo(wheel.name), wheel.read_bytes())
+    made.unlink()
+    return whole
 
 
 def main() -> int:

@@ -5,7 +5,7 @@
     python scripts/make_kit.py OUT --no-slides         without the slides, which take half a minute
     python scripts/make_kit.py --book                  book/_solutions.qmd: the worked solutions of the public seed, folded
 
-OUT gets ``keys/SEED.csv`` and ``solutions/SEED.md`` (not for students), ``bank-moodle.xml``, ``bank-qti21.zip``, ``prairielearn/``,
+OUT gets ``keys/SEED.csv`` and ``solutions/SEED.md`` (not for students), ``bank-moodle.xml``, ``bank-canvas.zip``, ``bank-qti21.zip``, ``prairielearn/``,
 ``slides/`` of every chapter, and ``tests/``: twelve questions made of named mistakes, before and after the course, with the key and how to score them.
 """
 
@@ -21,6 +21,9 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
+
+from build_lab import package_files
+from live.engine import LEFT_OUT
 
 from mlsysim import units
 from mlsysim.course.exercises import OBJECTIVES, Exercise, assignment, exercise, worked
@@ -139,14 +142,22 @@ def moodle(seeds: Sequence[str]) -> str:
     return "\n".join([*parts, "</quiz>"]) + "\n"
 
 
-def bare(e: Exercise, seed: str) -> str:
-    """A question as a bank asks it, which reads numbers only: without the ways to write an answer that the library reads."""
+_SMALLER = {3: "ms", 6: "µs", 9: "ns"}
+
+
+def bare(e: Exercise, seed: str, power: int = 0) -> str:
+    """A question as a bank asks it, which reads numbers only: without the ways to write an answer that the library reads.
+
+    With a power, the number is asked for times ten to that power, or in a smaller unit of time.
+    """
     text = prompt(e, seed)
     if e.form == "word":
         return text
     text = re.sub(r",? or (?:as )?a percentage,? such as '[^']*'", "", text)
     sentences = (s for s in re.split(r"(?<=[.?]) (?=[A-Z(])", text) if "text with a unit" not in s)
-    alone = "(Give the number alone.)" if e.unit == "1" else f"(Give the number alone, in {e.unit}.)"
+    unit = _SMALLER[power] if power and e.unit == "s" else e.unit
+    times = f" times 10^{power}" if power and unit == e.unit else ""
+    alone = f"(Give the number alone{times}{'' if unit == '1' else f', in {unit}'}.)"
     return " ".join([*sentences, alone])
 
 
@@ -166,7 +177,7 @@ _ITEM = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def qti(seeds: Sequence[str]) -> bytes:
-    """The bank as a QTI 2.1 package: a zip of items with their manifest. Two runs give the same bytes."""
+    """The bank as a QTI 2.1 package: a zip of items with their manifest."""
     files: dict[str, str] = {}
     for e, seed in _numeric(seeds):
         g, word = e.draw(seed), e.form == "word"
@@ -190,13 +201,17 @@ def qti(seeds: Sequence[str]) -> bytes:
             test=test,
             points=e.points,
         )
+    return _package(files, "imsqti_item_xmlv2p1", "QTIv2.1 Package")
+
+
+def _package(files: dict[str, str], kind: str, schema: str) -> bytes:
+    """A zip of these files with their manifest; two runs give the same bytes."""
     resources = "".join(
-        f'<resource identifier="{n[:-4]}" type="imsqti_item_xmlv2p1" href="{n}"><file href="{n}"/></resource>'
-        for n in files
+        f'<resource identifier="{n[:-4]}" type="{kind}" href="{n}"><file href="{n}"/></resource>' for n in files
     )
     files["imsmanifest.xml"] = (
         '<?xml version="1.0" encoding="UTF-8"?>\n<manifest xmlns="http://www.imsglobal.org/xsd/imscp_v1p1" identifier="mlsysim">'
-        "<metadata><schema>QTIv2.1 Package</schema><schemaversion>1.0.0</schemaversion></metadata><organizations/>"
+        f"<metadata><schema>{schema}</schema><schemaversion>1.0.0</schemaversion></metadata><organizations/>"
         f"<resources>{resources}</resources></manifest>\n"
     )
     made = io.BytesIO()
@@ -206,8 +221,58 @@ def qti(seeds: Sequence[str]) -> bytes:
     return made.getvalue()
 
 
+_CANVAS = """<item ident={id} title={title}><itemmetadata><qtimetadata>
+<qtimetadatafield><fieldlabel>question_type</fieldlabel><fieldentry>{kind}</fieldentry></qtimetadatafield>
+<qtimetadatafield><fieldlabel>points_possible</fieldlabel><fieldentry>{points}</fieldentry></qtimetadatafield>
+</qtimetadata></itemmetadata>
+<presentation><material><mattext texttype="text/plain">{text}</mattext></material>{field}</presentation>
+<resprocessing><outcomes><decvar maxvalue="100" minvalue="0" varname="SCORE" vartype="Decimal"/></outcomes>
+<respcondition continue="No"><conditionvar>{test}</conditionvar><setvar action="Set" varname="SCORE">100</setvar></respcondition></resprocessing></item>
+"""
+
+
+def canvas(seeds: Sequence[str]) -> bytes:
+    """The bank for Canvas: QTI 1.2 as Canvas writes it, a question bank per chapter.
+
+    Of QTI 2.1 Canvas reads no tolerance, and it rounds what a student types to four decimals, so no number is below one.
+    """
+    banks: dict[str, list[str]] = {}
+    for e, seed in _numeric(seeds):
+        right, power = e.solve(e.draw(seed)), 0
+        if e.form == "word":
+            labels = "".join(
+                f'<response_label ident="{i}"><material><mattext texttype="text/plain">{a}</mattext></material></response_label>'
+                for i, a in enumerate(e.answers, 1)
+            )
+            field = f'<response_lid ident="response1" rcardinality="Single"><render_choice>{labels}</render_choice></response_lid>'
+            test = f'<varequal respident="response1">{e.answers.index(right) + 1}</varequal>'
+        else:
+            while 0 < abs(right) * 10**power < 1:
+                power += 3
+            right, around = right * 10**power, abs(right) * 10**power * (1e-9 if e.whole else e.tolerance)
+            field = '<response_str ident="response1" rcardinality="Single"><render_fib fibtype="Decimal"><response_label ident="answer1"/></render_fib></response_str>'
+            test = f'<vargte respident="response1">{right - around:.12g}</vargte><varlte respident="response1">{right + around:.12g}</varlte>'
+        made = _CANVAS.format(
+            id=quoteattr(f"{e.id}-{seed}"),
+            title=quoteattr(f"{e.id} {e.title}"),
+            kind="multiple_choice_question" if e.form == "word" else "numerical_question",
+            points=e.points,
+            text=escape(bare(e, seed, power)),
+            field=field,
+            test=test,
+        )
+        banks.setdefault(e.slug, []).append(made)
+    files = {
+        f"mlsysim-{slug}.xml": '<?xml version="1.0" encoding="UTF-8"?>\n<questestinterop xmlns="http://www.imsglobal.org/xsd/ims_qtiasiv1p2">'
+        f'<objectbank ident="mlsysim-{slug}"><qtimetadata><qtimetadatafield><fieldlabel>bank_title</fieldlabel><fieldentry>mlsysim {slug}'
+        f"</fieldentry></qtimetadatafield></qtimetadata>\n{''.join(items)}</objectbank></questestinterop>\n"
+        for slug, items in banks.items()
+    }
+    return _package(files, "imsqti_xmlv1p2", "IMS Content")
+
+
 _SERVER = '''\
-"""Draws a student's numbers and grades with the library: needs mlsysim-book in the course's image."""
+"""Draws a student's numbers and grades with the library, which lies in serverFilesCourse; Python 3.11 or newer."""
 
 from mlsysim.course import check, inputs, question
 
@@ -251,6 +316,12 @@ def prairielearn() -> dict[str, str]:
         files[f"{name}/question.html"] = _HTML.format()
         files[f"{name}/server.py"] = _SERVER.format(id=e.id, points=e.points)
     return files
+
+
+def library() -> dict[str, bytes]:
+    """Our package as files of a PrairieLearn course, whose questions find there what they import."""
+    parts = ((p.relative_to(ROOT).as_posix(), p) for p in package_files() if (ROOT / "mlsysim") in p.parents)
+    return {f"serverFilesCourse/{name}": p.read_bytes() for name, p in parts if not any(x in name for x in LEFT_OUT)}
 
 
 # Before and after
@@ -314,10 +385,11 @@ def kit(seeds: Sequence[str]) -> dict[str, str | bytes]:
     """Every file of the kit by its path."""
     files: dict[str, str | bytes] = {
         "bank-moodle.xml": moodle(seeds),
+        "bank-canvas.zip": canvas(seeds),
         "bank-qti21.zip": qti(seeds),
         "tests/scoring.md": _SCORING,
     }
-    files |= {f"prairielearn/{name}": text for name, text in prairielearn().items()}
+    files |= {f"prairielearn/{name}": data for name, data in (prairielearn() | library()).items()}
     for seed in seeds:
         files[f"keys/{seed}.csv"] = _csv(key(seed))
         files[f"solutions/{seed}.md"] = solutions(seed)

@@ -22,7 +22,7 @@ async function file(name) { // the page is told how much has come
 
 async function unzipped(name) {
   const bytes = await (await file(name)).arrayBuffer();
-  const head = new Uint8Array(bytes, 0, 2);
+  const head = new Uint8Array(bytes.slice(0, 2));
   if (head[0] !== 0x1f || head[1] !== 0x8b) return bytes; // a server that unpacks by itself
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
@@ -33,7 +33,7 @@ const kept = { store: `mlsysim-engine-${engine.slice(-13, -1)}`, name: engine + 
 async function memory() {
   const held = await self.caches?.match(kept.name).catch(() => {});
   if (held) return held.arrayBuffer();
-  return unzipped("start.bin").then((bytes) => { kept.bytes = bytes; return bytes; });
+  return unzipped("start.bin").then((bytes) => (bytes.byteLength ? (kept.bytes = bytes) : undefined)); // a course package has none
 }
 
 async function keep() {
@@ -52,7 +52,7 @@ async function compiled(name) {
 async function start() {
   const wasm = compiled("pyodide.asm.wasm"), parts = [memory(), unzipped("library.bin")];
   const texts = Promise.all([file("pyodide-lock.json").then((r) => r.json()), file("python_stdlib.zip").then((r) => r.blob())]);
-  const [{ loadPyodide }, { default: createPyodideModule }, [lockFileContents, library_]] = await Promise.all([...["pyodide.mjs", "pyodide.asm.mjs"].map((name) => import(engine + name).catch(absent(name))), texts]);
+  const [{ loadPyodide }, { default: createPyodideModule }, [lockFileContents, library_]] = await Promise.all([...["pyodide.js", "pyodide.asm.js"].map((name) => import(engine + name).catch(absent(name))), texts]);
   const stdLibURL = URL.createObjectURL(library_), streaming = WebAssembly.instantiateStreaming, ask = fetch;
   // The loader asks for its parts by itself; it gets those that are on their way.
   self.fetch = (what, ...more) => (String(what).endsWith("/pyodide.asm.wasm") ? Promise.resolve(new Response()) : ask(what, ...more));

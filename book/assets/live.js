@@ -18,13 +18,14 @@ async function read() {
   return got.json();
 }
 const definitions = () => (page ??= read());
+const keeper = window.mlsysimKeeper; // a course system that holds this page, and keeps what a browser would (book/_live/scorm.js)
 const weight = Number(tag.dataset.weight);
 let come = 0;
 
 // Says that Python starts, how much has to come for it, and how much has come; once it is there, what is being done instead.
 function starting(root, meanwhile) {
   if (times.ready) { said(root, meanwhile); return; }
-  said(root, `Starting Python: ${Math.round(weight / 1e6)} MB, once for the whole book. `);
+  said(root, `Starting Python: ${Math.round(weight / 1e6)} MB${keeper ? "" : ", once for the whole book"}. `);
   const bar = make("progress", { max: weight, value: come });
   bar.setAttribute("aria-label", "what has come of Python");
   root.querySelector(":scope > .live-said").append(bar);
@@ -79,6 +80,7 @@ const button = (text, act, properties = {}) => {
 };
 const state = (root, name) => { root.dataset.state = name; root.toggleAttribute("aria-busy", name === "loading"); };
 const stored = (name, value) => {
+  if (keeper) return keeper(name, value) ?? null;
   try {
     if (value === undefined) return JSON.parse(localStorage.getItem(`mlsysim.${name}`) ?? "null");
     localStorage.setItem(`mlsysim.${name}`, JSON.stringify(value));
@@ -98,7 +100,7 @@ function plain(html) {
   return copied(new DOMParser().parseFromString(String(html), "text/html").body, document.createDocumentFragment());
 }
 const remembered = (kept) => Object.fromEntries(Object.entries(kept ?? {}).filter(([, a]) => typeof a?.text === "string").map(
-  ([id, a]) => [id, { text: a.text, correct: a.correct === true, wrong: Number.isInteger(a.wrong) ? a.wrong : 0 }]));
+  ([id, a]) => [id, { text: a.text, correct: a.correct === true, wrong: Number.isInteger(a.wrong) ? a.wrong : 0, points: Number(a.points) || 0 }]));
 function said(root, text, isError = false) {
   const line = root.querySelector(":scope > .live-said");
   line.textContent = text;
@@ -389,6 +391,7 @@ class Questions {
     if (kept && kept.seed === this.seed && kept.version === tag.dataset.version && Array.isArray(kept.prompts)) this.print(kept.prompts);
     else if (this.seed) said(this.root, "Your numbers come with the first touch of this section.");
     root.addEventListener("focusin", () => { if (this.seed && !this.mine) this.rename(this.seed); }, { once: true });
+    if (keeper) this.rename(this.seed);
     this.progress();
   }
 
@@ -415,7 +418,7 @@ class Questions {
         item.dataset.correct = found.correct;
         const before = this.answers[id], tries = (before?.tries ?? 0) + 1;
         const counts = !found.correct && !["no-answer", "not-read"].includes(found.mistake) && before?.text !== field.value;
-        this.answers[id] = { text: field.value, correct: found.correct, wrong: (before?.wrong ?? 0) + counts, tries };
+        this.answers[id] = { text: field.value, correct: found.correct, wrong: (before?.wrong ?? 0) + counts, tries, points: Math.max(before?.points ?? 0, found.points) };
         tried.textContent = `checked, attempt ${tries}`;
         stored(`answers.${this.chapter}`, this.answers);
         state(item, "ready");
@@ -567,7 +570,7 @@ function follow() {
 addEventListener("hashchange", follow);
 follow();
 // What was read stays readable without a network; the engine is fetched once.
-if (isSecureContext && "serviceWorker" in navigator && location.protocol !== "file:") {
+if (!keeper && isSecureContext && "serviceWorker" in navigator && location.protocol !== "file:") {
   const parts = () => [location.href.split("#")[0], ...performance.getEntriesByType("resource").map((e) => e.name)];
   addEventListener("load", () => setTimeout(async () => {
     try {

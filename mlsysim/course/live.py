@@ -264,8 +264,9 @@ def checked(id: str, text: str, seed: str = "", attempt: int = 1) -> dict[str, A
         made = exercises.exercise(id).form in ("function", "data")
         found = exercises.check(id, built(text) if made else literal(text), seed, attempt)
     except InputError as error:
-        return {"correct": False, "message": marked(str(error)), "mistake": "not-read"}
-    return {"correct": found.correct, "message": marked(found.message), "mistake": found.mistake}
+        return {"correct": False, "message": marked(str(error)), "mistake": "not-read", "points": 0}
+    said = marked(found.message)
+    return {"correct": found.correct, "message": said, "mistake": found.mistake, "points": found.points}
 
 
 def built(text: str) -> Any:

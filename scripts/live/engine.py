@@ -65,6 +65,11 @@ def modules(pinned: Path = HERE) -> Path:
     return folder / "node_modules"
 
 
+def served(name: str) -> str:
+    """A part's name in the engine: not every server knows .mjs, and a browser takes a module from one that does."""
+    return name.replace(".mjs", ".js")
+
+
 def packed(wheel: Path) -> bytes:
     """The files of our wheel in one piece, as live-unpack.js reads it."""
     table, parts = [], []
@@ -103,7 +108,7 @@ def make(imports: list[str], programs: list[str]) -> str:
     unpacker = ROOT / "book" / "assets" / "live-unpack.js"
     before = prelude(imports, programs)
     editor, snapshot = HERE / "editor.mjs", HERE / "snapshot.mjs"
-    parts = [GROWN, str(source.parent), wheel.parent.name, before, *LEFT_OUT]
+    parts = [GROWN, str(source.parent), wheel.parent.name, before, *LEFT_OUT, *map(served, CORE)]
     parts += [p.read_text(encoding="utf-8") for p in (editor, snapshot, unpacker)]
     key = sha256("\0".join(parts).encode()).hexdigest()[:12]
     if (ENGINE / "made").is_file() and (ENGINE / "made").read_text() == key:
@@ -129,6 +134,8 @@ def make(imports: list[str], programs: list[str]) -> str:
         _run(source / ".bin" / "esbuild", "editor.mjs", *bundle, cwd=source.parent)
         (made / "prelude.py").unlink()
         (made / "unpack.mjs").unlink()
+        for name in CORE:
+            (made / name).rename(made / served(name))
         (made / "made").write_text(key)
     shutil.rmtree(ENGINE, ignore_errors=True)
     shutil.copytree(made, ENGINE)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 import unicodedata
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
@@ -855,6 +856,10 @@ def test_otter_assigns_and_grades(tmp_path: Path) -> None:
     results = json.loads(ran.stdout.strip().rpartition("\n")[2])
     handed_out = json.loads((tmp_path / "built" / "student" / "master.ipynb").read_text(encoding="utf-8"))
     assert not any("iron_law" in c for c in sources(handed_out))
+    with zipfile.ZipFile(tmp_path / "built" / "autograder.zip") as zipped:  # what a container installs lies in the zip
+        (wheel,) = [n for n in zipped.namelist() if n.endswith(".whl")]
+        assert f"- /autograder/source/{wheel}\n" in zipped.read("environment.yml").decode()
+        assert "- mlsysim-book" not in zipped.read("environment.yml").decode()
     by_answer = {make_exercises.answer_name(e): e for e in assignment(SLUG)}
     points = {by_answer[answer].id: score for answer, (score, _) in results["mixed"].items() if score}
     assert points == MIXED_POINTS

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
@@ -76,18 +78,73 @@ def test_banks_are_well_formed_and_grade_as_the_library_does() -> None:
         for name in names:
             ElementTree.fromstring(archive.read(name))
             assert name == "imsmanifest.xml" or f'href="{name}"' in manifest
-    files = make_kit.prairielearn()
-    assert len(files) == 3 * len(BANKED)
-    space: dict[str, object] = {}
-    exec(files["questions/mlsysim-01-7/server.py"], space)
-    data: dict[str, object] = {"variant_seed": 7, "params": {}, "raw_submitted_answers": {}, "feedback": {}}
-    space["generate"](data)  # type: ignore[operator]
-    assert data["params"]["prompt"] == question("01.7", "7")  # type: ignore[index]
-    right = EXERCISES["01.7"].solve(EXERCISES["01.7"].draw("7"))
-    for answer, score in ((f"{right} s", 1.0), ("1 s", 0.0)):
-        data["raw_submitted_answers"] = {"answer": answer}
-        space["grade"](data)  # type: ignore[operator]
-        assert data["score"] == score
+
+
+@pytest.mark.slow
+@pytest.mark.regression
+def test_canvas_reads_a_range_around_every_number_and_rounds_none_of_them_away() -> None:
+    """Of the QTI 2.1 bank Canvas read one text as the answer, so that 0.3562 ms was wrong where 0.3562258073 stood."""
+    with zipfile.ZipFile(io.BytesIO(make_kit.canvas(["ada"]))) as archive:
+        banks = [ElementTree.fromstring(archive.read(n)) for n in archive.namelist() if n != "imsmanifest.xml"]
+    items = [i for bank in banks for i in bank.findall(".//{*}item")]
+    assert len(banks) == len(OBJECTIVES) and len(items) == len(BANKED)
+    for item in items:
+        e = EXERCISES[(item.get("ident") or "").removesuffix("-ada")]
+        fields = {f[0].text: f[1].text for f in item.findall(".//{*}qtimetadatafield")}
+        assert fields["points_possible"] == str(e.points)
+        if e.form == "word":
+            right = item.findtext(".//{*}varequal")
+            said = item.findtext(f".//{{*}}response_label[@ident='{right}']//{{*}}mattext")
+            assert check(e.id, said, "ada").correct
+            continue
+        assert fields["question_type"] == "numerical_question"
+        low, high = sorted(float(item.findtext(f".//{{*}}{edge}") or "nan") for edge in ("vargte", "varlte"))
+        text = item.findtext(".//{*}mattext") or ""
+        times, small = re.search(r"alone times 10\^(\d+)", text), re.search(r"alone, in (ms|µs|ns)\.", text)
+        scale = 10 ** int(times[1]) if times else {"ms": 1e3, "µs": 1e6, "ns": 1e9}[small[1]] if small else 1
+        answer = e.solve(e.draw("ada")) * scale
+        typed = float(f"{answer:.4f}")  # as Canvas keeps it
+        assert low <= typed <= high or abs(typed - answer) <= 1e-9 * abs(answer), e.id
+        assert check(e.id, typed / scale, "ada").correct, e.id
+        beyond = (low - 0.1 * (high - low)) / scale
+        assert e.whole or not check(e.id, beyond, "ada").correct, e.id
+
+
+_PRAIRIE = """
+import importlib.util, json, sys
+sys.path[:0] = sys.argv[2:0:-1]  # the question's folder, then serverFilesCourse, as PrairieLearn has them
+import server
+data = {"variant_seed": 7, "params": {}, "raw_submitted_answers": {}, "feedback": {}}
+server.generate(data)
+found = [data["params"]["prompt"]]
+for answer in json.loads(sys.argv[3]):
+    data["raw_submitted_answers"] = {"answer": answer}
+    server.grade(data)
+    found.append([data["score"], data["feedback"]["hint"]])
+json.dumps(data, allow_nan=False)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.regression
+def test_a_prairielearn_question_finds_the_library_in_its_course(tmp_path: Path) -> None:
+    """Its image had to have mlsysim-book, which no index has. Here a Python without packages runs a question."""
+    files = make_kit.prairielearn() | make_kit.library()
+    assert len(make_kit.prairielearn()) == 3 * len(BANKED)
+    for name, data in files.items():
+        if name.startswith(("serverFilesCourse/", "questions/mlsysim-01-7/")):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    e = EXERCISES["01.7"]
+    answers = [f"{e.solve(e.draw('7'))} s", "1 s", "GB"]
+    command = [sys.executable, "-S", "-E", "-c", _PRAIRIE, str(tmp_path / "serverFilesCourse")]
+    command += [str(tmp_path / "questions" / "mlsysim-01-7"), json.dumps(answers)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    prompt, *graded = json.loads(ran.stdout)
+    assert prompt == str(question("01.7", "7"))
+    assert graded == [[float(check("01.7", a, "7").correct), check("01.7", a, "7").message] for a in answers]
     assert json.loads(files["questions/mlsysim-01-7/info.json"])["type"] == "v3"
 
 

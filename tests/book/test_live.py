@@ -278,7 +278,7 @@ def toolbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_engine_is_made_below_a_folder_of_commonjs(toolbox: Path) -> None:
     key = engine.make([], [])
     made = {p.name for p in engine.ENGINE.iterdir()}
-    assert {"start.bin", "library.bin", "editor.js", "made", *engine.CORE} == made
+    assert {"start.bin", "library.bin", "editor.js", "made", *map(engine.served, engine.CORE)} == made
     assert engine.make([], []) == key
 
 
