@@ -242,7 +242,7 @@ class View {
     this.at = at;
     this.texts = found.texts;
     const shown = this.root.querySelector(".live-shown");
-    if (shown) shown.innerHTML = found.shown;
+    if (shown) { shown.innerHTML = found.shown; named(shown); }
     if (this.figure && found.figure) {
       this.figure.style.minHeight = `${Math.max(this.figure.offsetHeight, parseFloat(this.figure.style.minHeight) || 0)}px`; // nothing below jumps
       this.figure.innerHTML = found.figure;

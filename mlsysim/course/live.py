@@ -72,7 +72,7 @@ def _shown() -> Iterator[list[str]]:
 
 
 _TITLE = re.compile(r"^\*\*(\d\d\.\d+ [^*\n]+)\*\*", re.M)  # of a question, as a notebook shows it
-_DIGITS = re.compile(r"(?<![\w.])\d+\.(?:\d{7,}(?:e[-+]?\d+)?|0)(?![\w.])")
+_DIGITS = re.compile(r"(?<![\w.])\d+\.\d+(?:e[-+]?\d+)?(?![\w.])")
 _LABEL = re.compile(r"(?<![\w/#.@\"-])(eq-[a-z][\w-]*)(?![^<]*</code>)")
 
 
@@ -82,7 +82,7 @@ def as_html(thing: Any) -> str:
         return f'<figure class="live-figure">{thing.svg()}</figure>'
     for method in ("_repr_html_", "_repr_svg_"):
         if callable(made := getattr(type(thing), method, None)):
-            html = _LABEL.sub(r"<code>\1</code>", made(thing))  # equations by their labels
+            html = _LABEL.sub(r"[@\1]", made(thing))  # as in explain()'s text: a page puts the number there
             return f'<div class="live-html">{html}</div>'
     text = repr(thing)
     if isinstance(thing, (float, tuple, list, dict)):  # six digits are more than any number of this book deserves

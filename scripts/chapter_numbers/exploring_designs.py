@@ -22,6 +22,7 @@ _JOBS = {
     "mtnlg": "mtnlg-280",
     "mtnlg420": "mtnlg-420",
 }
+_TEAMS = ("trillion", "megatron", "mtnlg", "mtnlg420")
 
 
 def _searched(name: str) -> Searched:
@@ -132,7 +133,6 @@ def _ranks(groups: int) -> dict[str, str]:
     """What the rule holds of a new source when every source has one row."""
     _, high = GroupedErrors(tuple((float(i),) for i in range(1, groups + 1))).quantiles()
     return {
-        "exact": _share(high / (groups + 1), 0),
         "votes": str(groups + 1),
         "rank": f"{high:.0f}",
         "beyond": f"{groups + 1 - high:.0f}",
@@ -245,10 +245,10 @@ def numbers() -> dict[str, Any]:
     moved = bound.elasticities()
     datasheet = search_published("llama3-405b-16k", h100)
     first, second, doubt = 0.75, 0.15, 0.1
-    peers = {key: _among_peers(one) for key, one in found.items()}
+    peers: dict[str, dict[str, str]] = {key: _among_peers(found[key]) for key in ("llama", "gpt3")}
+    peers["teams"] = {"gap": _share(max(found[k].alike.rank(found[k].plan)[1] for k in _TEAMS))}
     peers["llama"] |= _among_all(llama, bound.interval().quantiles.factors[1])
-    for key in ("mtnlg", "mtnlg420"):
-        peers[key] |= _off(found[key])
+    peers |= {key: _off(found[key]) for key in ("mtnlg", "mtnlg420")}
     return {
         "range": {
             **_ends(q),

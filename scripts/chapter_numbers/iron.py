@@ -94,11 +94,11 @@ def _softmax() -> dict[str, str]:
     """Shares of the peak with exponentials, and errors on a B200 with heads of 64, with and without them."""
     share = shipped_constants("attention")["any"]["compute_efficiency"]
     found = {"units": "16", "flops": "8,192", "share": f"{share:.2f}"}
-    asked = {"H100": ("128", "64"), "B200-SXM-180GB": ("128", "64", "8"), "GB300": ("8",)}
-    for name, words in asked.items():
+    wide, narrow, eight = ("128", 512), ("64", 256), ("8", 256)
+    said = {"H100": (wide, narrow), "B200-SXM-180GB": (wide, narrow, eight), "GB300": (eight,)}
+    for name, pairs in said.items():
         clock = kernel_shares(lineage(name)).values["exponential"]
-        for word in words:
-            pair = 512 if word == "128" else 256  # of 8 bits a product takes half the time
+        for word, pair in pairs:
             found[f"{name.split('-')[0].lower()}_{word}"] = f"{kernels.softmax_share(share, pair, clock):.2f}"
     calls = cases("attention", source="FA4_B200").cases
     for word, hidden in (("with", {}), ("without", {"exponential_flops": 0.0})):

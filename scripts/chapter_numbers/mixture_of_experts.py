@@ -137,7 +137,6 @@ def numbers() -> dict[str, Any]:
             "ratio_8": f"{experts.exchange_ratio(8, 8):.2f}",
             "ratio_16": f"{experts.exchange_ratio(16, 8):.2f}",
             "rings_8": f"{experts.exchange_ratio(8, 8, 4):.2f}",
-            "own_8": f"{experts.exchange_ratio(1, 8, 4):.2f}",
             "taken": f"{round((1 - NORMAL_UNITS) * 132):g}",
             "far_low": units.percent(min(far), 0),
             "far_high": units.percent(max(far), 0),

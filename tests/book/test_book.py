@@ -66,13 +66,9 @@ def test_no_notebook_or_exercise_is_without_a_chapter() -> None:
     assert notebooks | exercises == set(CHAPTERS)
 
 
-# Chapters whose core takes longer than a sitting. It only goes down: fold a defence of the model, or move it to the chapter that owns it.
-LONG = {"12", "13"}
-
-
 def test_the_core_of_a_chapter_is_read_in_a_sitting() -> None:
     core = {slug[:2]: whole.minutes((ROOT / "book" / f"{slug}.qmd").read_text("utf-8"))[0] for slug in CHAPTERS}
-    assert {n: m for n, m in core.items() if m > 45 and n not in LONG} == {}
+    assert {n: m for n, m in core.items() if m > 45} == {}
 
 
 def test_a_way_through_the_book_leaves_out_nothing_that_it_needs() -> None:

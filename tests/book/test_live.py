@@ -94,9 +94,13 @@ def test_a_listing_shows_prints_values_and_the_library_s_error() -> None:
     space: dict[str, object] = {}
     found = live.run("x = 2\nx + 1\nprint('<b>')\nNone", space)
     assert found == {"shown": '<pre class="live-text">3</pre><pre class="live-text">&lt;b&gt;</pre>', "error": ""}
-    digits = live.run("0.1 + 0.2\n(2 / 3, 1.26e12, 3.417114813236403e-36, 'a1.00000001')", space)["shown"]
-    texts = ["0.3", "(0.666667, 1.26e+12, 3.41711e-36, &#x27;a1.00000001&#x27;)"]
+    digits = live.run("0.1 + 0.2\n(2 / 3, 1.26e12, 49278130146.82692, 3.417114813236403e-36, 'a1.00000001')", space)[
+        "shown"
+    ]
+    texts = ["0.3", "(0.666667, 1.26e+12, 4.92781e+10, 3.41711e-36, &#x27;a1.00000001&#x27;)"]
     assert digits == "".join(f'<pre class="live-text">{t}</pre>' for t in texts)
+    table = live.run("from mlsysim import energy\nenergy.run(8, 60.0, device='H100', pue=1).explain()", space)["shown"]
+    assert "<td>[@eq-energy]</td>" in re.sub(r"<td[^>]*>", "<td>", table)  # a page names it by its number
     title = live.run("print('**01.1 How long?** (1 point), 2**3**2')", space)["shown"]
     assert title == '<pre class="live-text"><strong>01.1 How long?</strong> (1 point), 2**3**2</pre>'
     wrong = live.run("from mlsysim import units\n\nunits.parse('3 GB', 's')", space)
