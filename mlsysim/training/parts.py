@@ -28,6 +28,7 @@ class Efficiencies:
     tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
     dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
     joined: Num = 0.0  # of a rank's queries, those whose parts of the result are added up for each block from the ring
+    hop_overhead: Num = 0.0  # s per layer, micro-batch and block from the ring that nothing hides: launches of its own
     cp_start: Num = 0.0  # s before the first byte of a context-parallel message or gathering
     ring_node_step: Num = 0.0  # s of a step of a ring, of context or of gathered weights, between devices of one domain
     ring_network_step: Num = 0.0  # s of such a step over the network
