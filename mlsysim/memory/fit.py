@@ -585,6 +585,7 @@ def training_memory(
     cp: Num = 1,
     dp: Num = 1,
     ep: Num = 1,
+    etp: Num | None = None,
     replicas: Num = 1,
     recipe: Recipe | str = "megatron-bf16",
     sharding: str = "none",
@@ -622,7 +623,9 @@ def training_memory(
     tp, pp, cp, dp : float or array, 1
         Tensor-, pipeline-, context- and data-parallel degrees.
     ep : float or array, 1
-        Expert-parallel degree, nested inside dp x cp.
+        Expert-parallel degree, nested inside dp x cp, or with etp 1 inside tp x dp x cp.
+    etp : float or array, 1, optional
+        Tensor-parallel ranks that cut an expert: 1 or tp (default: tp).
     replicas : float or array, 1
         Only with hsdp: whole copies among the dp x cp ranks.
     recipe : Recipe or str, one of memory.RECIPES
@@ -707,7 +710,8 @@ def training_memory(
     m.check_length("training_memory", seq)
     counts = {"seq": seq, "micro_batch": micro_batch, "tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep}
     counts |= {"virtual_stages": virtual_stages} | ({} if micro_batches is None else {"micro_batches": micro_batches})
-    _check_counts(m, counts, capacity)
+    folded = tp * 0 + 1 if etp is None else tp / etp  # tensor-parallel ranks with whole experts
+    _check_counts(m, counts, folded, capacity)
     modules = m.n_mtp_layers if mtp else 0
     shape = {"seq": seq / cp, "micro_batch": micro_batch, "hidden": m.hidden}
     held = _layer_activations(
@@ -732,7 +736,7 @@ def training_memory(
         sharding=sharding,
         tp=tp,
         pp=pp,
-        ep=ep,
+        ep=ep if etp is None else ep / folded,
         ranks=dp * cp,
         replicas=replicas,
         virtual_stages=virtual_stages,
@@ -775,19 +779,20 @@ def training_memory(
     )
 
 
-def _check_counts(m: Model, counts: Mapping[str, Num], capacity: float | None) -> None:
+def _check_counts(m: Model, counts: Mapping[str, Num], folded: Num, capacity: float | None) -> None:
     """Raise an InputError for a count out of range, or a split that the model cannot have."""
     for name, value in counts.items():  # a length may be a mean; the others are counted
         check_argument("training_memory", name, value, "1", _LENGTH if name == "seq" else _COUNT)
     if capacity is not None:
         check_argument("training_memory", "capacity", capacity, "byte", _CAPACITY)
-    pp, ep, ranks = counts["pp"], counts["ep"], counts["dp"] * counts["cp"]
+    pp, ep, ranks = counts["pp"], counts["ep"], counts["dp"] * counts["cp"] * folded
+    inside = "dp x cp" if all_true(folded == 1) else "tp x dp x cp"
     if not all_true(pp <= m.n_layers):
         raise InputError(f"pp = {pp} must not exceed the {m.n_layers} layers of {m.name}")
     if not all_true(ep <= ranks):
-        raise InputError(f"ep = {ep} must not exceed dp x cp = {ranks}: expert parallelism is nested in it")
+        raise InputError(f"ep = {ep} must not exceed {inside} = {ranks}: expert parallelism is nested in it")
     if not all_true(ranks % ep == 0):
-        raise InputError(f"ep = {ep} must divide dp x cp = {ranks}, whose ranks share the experts; choose a divisor")
+        raise InputError(f"ep = {ep} must divide {inside} = {ranks}, whose ranks share the experts; choose a divisor")
     if not m.is_moe and not all_true(ep == 1):
         raise InputError(f"ep = {ep} needs a mixture of experts; {m.name} is dense")
 

@@ -325,7 +325,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
         equations.launching_time,
         layer=e.layer_overhead + where(p.cp_gather > 0, 0.0, p.cp - 1.0) * e.hop_overhead * (not p.cp_swap),
         expert=e.expert_overhead,
-        experts=w.experts / p.ep,
+        experts=w.experts / (p.ep * p.folded),
     ) * (1.0 + p.recompute_full / 3.0)
 
     # Messages inside the layer
