@@ -41,6 +41,9 @@ LEFT_OUT = (
     "Left out: the CUDA context, workspaces of libraries, communication buffers, and what the allocator reserves but "
     "cannot use. A measured peak lies above this number."
 )
+# Of a device, what may be counted where buffers, workspaces and fragments of the allocator are not: in fujii2024memory (abstract)
+# none of 454 runs with Megatron on A100 and H100 went out of memory below it.
+COUNTED_SHARE = 0.8
 _COUNT, _LENGTH, _CAPACITY = Domain.of(COUNT), Domain.of(AT_LEAST_ONE), Domain.of(POSITIVE)
 
 

@@ -360,7 +360,11 @@ class Plan:
         )
         if m.is_moe:
             yield m.n_experts % self.ep == 0, "ep", f"must divide the {m.n_experts} experts of {m.name}"
-            yield self.etp in (None, 1, self.tp), "etp", f"must be 1 (whole experts) or tp = {self.tp}; leave it out for tp"
+            yield (
+                self.etp in (None, 1, self.tp),
+                "etp",
+                f"must be 1 (whole experts) or tp = {self.tp}; leave it out for tp",
+            )
         else:
             yield self.etp is None, "etp", f"cuts experts, and {m.name} has none; leave it out"
             yield self.ep == 1, "ep", f"needs experts, and {m.name} has none; use 1"
