@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
-from math import prod
+from math import exp, prod
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, intervals, training, units
@@ -221,7 +222,7 @@ class PlanSearch(Result):
             ("first because", self.why_first()),
             ("next", "; ".join(others)),
             ("tried", f"{len(self.rows):,} plans, {fits:,} fit; the others lose by: {lost}"),
-            ("cannot tell", f"{self.alike():,} plans lie in the range of the first" if known else ""),
+            ("recommended", self.recommendation() if known else ""),
             ("batch", f"{self.global_batch:,} sequences of {self.seq:,} tokens"),
             ("efficiencies", f"{self.efficiencies.name}: {self.efficiencies.source}"),
         )
@@ -412,10 +413,42 @@ class PlanSearch(Result):
         place = training_domain(device, bool(self.model.n_experts), self.precision, "pretrain")
         return intervals.interval("training_step", bare(self.best()["time"][0]), place)
 
-    def alike(self) -> int:
-        """How many plans that fit lie inside the range of the first one: the model cannot say which of them is fastest."""
+    @cached_property
+    def clear(self) -> float:
+        """How many times as long as the fastest a step must take for four in five odds that it is the slower one.
+
+        Formula: exp(z s sqrt(2 (1 - r))). Log errors of two plans are normal, each as wide as the range (standard deviation s), and
+        share r of their variance, the machine, the model and the software being the same: that part cancels.
+        """
         known = self.interval()
-        return 0 if known is None else int((self.fitting["time"] <= known.ends[1]).sum())
+        if known is None:
+            return 1.0 + TIE
+        q, normal = known.quantiles, NormalDist()
+        deviation = (q.high - q.low) / (2.0 * normal.inv_cdf((1.0 + q.nominal) / 2.0))
+        apart = deviation * (2.0 * (1.0 - intervals.checks("training_step").get("shared_plans", 0.0))) ** 0.5
+        return max(1.0 + TIE, exp(normal.inv_cdf(q.nominal) * apart))
+
+    def alike(self) -> int:
+        """How many plans that fit the error cannot tell from the fastest (:attr:`clear`); 0 without a range."""
+        return 0 if self.interval() is None else self.within(self.clear)
+
+    def simplest(self) -> dict[str, Any]:
+        """The recommended plan: of those that the error cannot tell from the fastest, which split the model in the fewest ways, the first."""
+        fits = self._fits()
+        near = fits.take(fits["time"] <= self.fastest * self.clear)
+        ways = _count_ways(near)
+        return replace(self, rows=near.take(ways == ways.min())).best().row(0)
+
+    def recommendation(self) -> str:
+        """The recommended plan, and what it stands beside, in a sentence."""
+        row, first = self.simplest(), self.best().row(0)
+        if row == first:
+            return f"{_describe(row)}: the fastest, and none of {self.alike():,} that the error cannot tell from it splits the model in fewer ways"
+        gap = units.percent(row["time"] / first["time"] - 1, signed=False)
+        return (
+            f"{_describe(row)}: of {self.alike():,} plans that the error cannot tell from the fastest it splits the model in the fewest "
+            f"ways; {units.format(row['time'], 's')} a step, {gap} more"
+        )
 
     @property
     def rates(self) -> str:
@@ -433,11 +466,12 @@ class PlanSearch(Result):
         gap = found["time"].max() / found["time"].min() - 1
         low, high = (units.format(end, "s") for end in known.ends)
         says = f"The first should take {low} to {high}, in which {known.quantiles.nominal:.0%} of past errors lie{known.caveat}."
-        if len(found) > 1 and found["time"].max() <= known.ends[1]:
+        if len(found) > 1:
+            slow = units.percent(self.clear - 1, signed=False)
             says += (
-                f" The plans above differ by {units.percent(gap, signed=False)}, less than that: the model cannot rank them, "
-                f"nor {self.alike():,} that lie in the range. Choose among them by what it does not count, and measure two "
-                "or three."
+                f" Plans share part of their error, which cancels: one that takes {slow} longer is slower in four cases of five. "
+                f"Those above differ by {units.percent(gap, signed=False)}, and {self.alike():,} plans by less than {slow}. Recommended: "
+                f"{self.recommendation()}."
             )
         return says
 
@@ -465,11 +499,16 @@ class PlanSearch(Result):
 
 def _simplest_first(fits: Columns, places: Any) -> list[int]:
     """Rows that are equally fast, the simplest first."""
-    ways = sum((fits[name][places] > 1).astype(int) for name in KINDS)
+    ways = _count_ways(fits)[places]
     product_ = prod(fits[name][places] for name in KINDS)
     again = np.array([AGAIN.index(r) for r in fits["recompute"][places]])
     chunks, memory, time = (fits[name][places] for name in ("virtual_stages", "memory", "time"))
     return [int(i) for i in places[np.lexsort((time, memory, again, chunks, product_, ways))]]
+
+
+def _count_ways(rows: Columns) -> Any:
+    """How many ways to split the model each plan has."""
+    return sum((rows[name] > 1).astype(int) for name in KINDS)
 
 
 def _ways(row: dict[str, Any]) -> str:
