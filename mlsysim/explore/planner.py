@@ -69,13 +69,14 @@ def _several(values: Any) -> Sequence[Any]:
     return (values,) if isinstance(values, (str, int)) else values
 
 
-def _interleavings(layers: int, pp: int, micro_batches: int) -> list[int]:
+def _interleavings(layers: int, pp: int, micro_batches: int, modules: int = 0) -> list[int]:
     """Chunks per device: as Megatron runs them, with micro-batches in groups of the stages, and chunks of equal size, of
-    which the first and the last may have a layer less (they hold the embedding and the head)."""
+    which the first and the last may have a layer less (they hold the embedding and the head), and the last one more for each
+    module for multi-token prediction."""
     if pp == 1 or micro_batches % pp:
         return [1]
     most = (layers + 2) // pp
-    return [v for v in range(1, most + 1) if v == 1 or -layers % (pp * v) <= 2]
+    return [v for v in range(1, most + 1) if v == 1 or -layers % (pp * v) <= 2 + modules]
 
 
 def _limits(
@@ -136,7 +137,7 @@ def possible_degrees(
     pps = [p for p in axes if p <= m.n_layers]
     cps = [c for c in axes if seq % c == 0]
     eps = _divisors(m.n_experts) if m.is_moe else [1]
-    chunks = {v for p in pps for v in _interleavings(m.n_layers, p, 0)}
+    chunks = {v for p in pps for v in _interleavings(m.n_layers, p, 0, m.n_mtp_layers)}
     possible = {"tp": tps, "pp": pps, "cp": cps, "dp": axes, "ep": eps, "virtual_stages": sorted(chunks)}
     for name, values in (only or {}).items():
         for value in values:
@@ -156,7 +157,7 @@ def possible_degrees(
         for b, ep in product(sizes, eps):
             if global_batch % (dp * b) or (tp * dp * cp) % ep:
                 continue
-            splits = _interleavings(m.n_layers, pp, global_batch // (dp * b))
+            splits = _interleavings(m.n_layers, pp, global_batch // (dp * b), m.n_mtp_layers)
             rows += [(tp, pp, cp, dp, ep, v, b) for v in splits if allowed["virtual_stages"](v)]
     if not rows:
         within = " within the limits given" if only or most else ""
@@ -206,11 +207,11 @@ class PlanSearch(Result):
             return [f"{what}: NONE OF {len(self.rows):,} PLANS FITS{need}"]
         best = self.best(3)
         first = best.row(0)
-        others = [f"{i + 1}. {_describe(best.row(i))}: {self._reason(best.row(i), first)}" for i in range(1, len(best))]
+        others = [f"{i + 1}. {describe_row(best.row(i))}: {self._reason(best.row(i), first)}" for i in range(1, len(best))]
         known = self.interval()
         lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:5])
         return format_rows(
-            f"{what}: {units.format(first['time'], 's')} a step by {_describe(first)}",
+            f"{what}: {units.format(first['time'], 's')} a step by {describe_row(first)}",
             (
                 "range",
                 "none: errors of past predictions were counted with calibrated efficiencies only"
@@ -443,10 +444,10 @@ class PlanSearch(Result):
         """The recommended plan, and what it stands beside, in a sentence."""
         row, first = self.simplest(), self.best().row(0)
         if row == first:
-            return f"{_describe(row)}: the fastest, and none of {self.alike():,} that the error cannot tell from it splits the model in fewer ways"
+            return f"{describe_row(row)}: the fastest, and none of {self.alike():,} that the error cannot tell from it splits the model in fewer ways"
         gap = units.percent(row["time"] / first["time"] - 1, signed=False)
         return (
-            f"{_describe(row)}: of {self.alike():,} plans that the error cannot tell from the fastest it splits the model in the fewest "
+            f"{describe_row(row)}: of {self.alike():,} plans that the error cannot tell from the fastest it splits the model in the fewest "
             f"ways; {units.format(row['time'], 's')} a step, {gap} more"
         )
 
@@ -486,7 +487,7 @@ class PlanSearch(Result):
         rows = [
             (
                 str(i + 1),
-                _describe(row),
+                describe_row(row),
                 units.format(row["time"], "s"),
                 units.percent(row["mfu"], signed=False),
                 units.format(row["memory"], "byte"),
@@ -515,7 +516,7 @@ def _ways(row: dict[str, Any]) -> str:
     return " ".join(f"{name.upper()}{row[name]}" for name in KINDS if row[name] > 1) or "not at all"
 
 
-def _describe(row: dict[str, Any]) -> str:
+def describe_row(row: dict[str, Any]) -> str:
     degrees = " ".join(f"{name.upper()}{row[name]}" for name in ("tp", "pp", "cp", "dp", "ep") if row[name] > 1)
     chunks = f" V{row['virtual_stages']}" if row["virtual_stages"] > 1 else ""
     order = f" {row['schedule']}" if row.get("schedule", "1f1b") != "1f1b" else ""

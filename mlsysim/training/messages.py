@@ -44,7 +44,7 @@ def context_parallel(
     """Keys and values of other ranks' tokens: what a layer waits for them and what its attention hides, each forward and later.
 
     Round the ring a block travels while the attention with the block before it is computed, so each of the CP - 1 hops has
-    one block's arithmetic to hide behind, whatever the other hops leave. A gathering comes before all attention.
+    one block's arithmetic to hide behind, whatever the other hops leave, and what hides slows it. A gathering comes before all attention.
     """
     if call.lacks(p.cp - 1):
         return (0.0, 0.0), (0.0, 0.0)
@@ -104,7 +104,14 @@ def context_parallel(
         left = call(
             f"exposed CP hop, {way}", equations.exposed_time, communication=hop, behind=ring * work * attend / p.cp
         )
-        waits.append((p.cp - 1.0) * left)
+        stopped = call(
+            f"contention of a CP hop, {way}",
+            equations.contention_time,
+            hidden=hop - left,
+            moved=ring * tensors * keys / others / links.node,
+            contention=e.contention,
+        )
+        waits.append((p.cp - 1.0) * (left + stopped))
         hidden.append((p.cp - 1.0) * (hop - left))
     step = collectives.ring_latency(p.cp, links.place.inside["cp"], e.ring_node_step, e.ring_network_step)
     gathering = call(
