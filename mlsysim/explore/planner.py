@@ -21,7 +21,8 @@ from mlsysim.explore.columns import Columns
 from mlsysim.explore.sweeping import CHUNK, sweep
 from mlsysim.intervals import Interval
 from mlsysim.memory import COUNTED_SHARE
-from mlsysim.parallelism import RECOMPUTES, SCHEDULES, SHARDINGS, Plan
+from mlsysim.parallelism import SCHEDULES, SHARDINGS, Plan
+from mlsysim.parallelism.plan import AGAIN, MICRO_BATCHES, SOME
 from mlsysim.results import Result, format_rows, plain
 from mlsysim.tables import Table, table
 from mlsysim.training import BOUND, Efficiencies, StepTerms, efficiencies_of
@@ -41,9 +42,6 @@ SHARED = (
 TERMS = tuple(f.name for f in fields(StepTerms))
 LIMITED = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")  # degrees that a search can be limited in
 KINDS = ("tp", "pp", "cp", "ep")  # ways to split a model beside the batch: each is software that has to run
-SOME = "some"  # of the layers of a stage are computed again: as few as fit
-AGAIN = (*RECOMPUTES[:-1], SOME, RECOMPUTES[-1])  # from the least recomputation to the most
-MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16)  # of published plans nine in ten have one of these
 _KEPT = 50_000  # rows of a search that keeps those that fit: more would be held twice
 TIE = 1e-3  # a thousandth of a step, far below any error of the model: plans closer than that are equally fast
 _MOST = {"devices": 10**7, "global_batch": 10**9, "seq": 10**9}  # beyond, columns of integers would not be exact
@@ -207,7 +205,9 @@ class PlanSearch(Result):
             return [f"{what}: NONE OF {len(self.rows):,} PLANS FITS{need}"]
         best = self.best(3)
         first = best.row(0)
-        others = [f"{i + 1}. {describe_row(best.row(i))}: {self._reason(best.row(i), first)}" for i in range(1, len(best))]
+        others = [
+            f"{i + 1}. {describe_row(best.row(i))}: {self._reason(best.row(i), first)}" for i in range(1, len(best))
+        ]
         known = self.interval()
         lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:5])
         return format_rows(
@@ -444,12 +444,9 @@ class PlanSearch(Result):
         """The recommended plan, and what it stands beside, in a sentence."""
         row, first = self.simplest(), self.best().row(0)
         if row == first:
-            return f"{describe_row(row)}: the fastest, and none of {self.alike():,} that the error cannot tell from it splits the model in fewer ways"
+            return f"{describe_row(row)}: the fastest, and the simplest of {self.alike():,} plans that the error cannot tell from it"
         gap = units.percent(row["time"] / first["time"] - 1, signed=False)
-        return (
-            f"{describe_row(row)}: of {self.alike():,} plans that the error cannot tell from the fastest it splits the model in the fewest "
-            f"ways; {units.format(row['time'], 's')} a step, {gap} more"
-        )
+        return f"{describe_row(row)}: the simplest of {self.alike():,} plans that the error cannot tell from the fastest, {gap} slower than that"
 
     @property
     def rates(self) -> str:
@@ -523,7 +520,8 @@ def describe_row(row: dict[str, Any]) -> str:
     whole = " ETP1" if row.get("etp", row["tp"]) != row["tp"] else ""
     again = row["recompute"]
     if again == SOME:
-        again = f"{row['recompute_layers']} layers of a stage"
+        n = row["recompute_layers"]
+        again = f"{n} layer{'s' * (n > 1)} of a stage"
     return (
         f"{degrees or 'one device'}{whole}{chunks}{order}, micro-batch {row['micro_batch']}, {row['sharding']}, "
         f"recompute {again}"

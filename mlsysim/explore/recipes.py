@@ -18,8 +18,9 @@ from mlsysim.catalog import Machines, Model
 from mlsysim.efficiencies import DEFAULT, lineage
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.explore.columns import Columns
-from mlsysim.explore.planner import AGAIN, PlanSearch, describe_row, plan
+from mlsysim.explore.planner import PlanSearch, describe_row, plan
 from mlsysim.parallelism import SHARDINGS
+from mlsysim.parallelism.plan import AGAIN
 from mlsysim.results import Result, format_rows, plain
 from mlsysim.training import Efficiencies
 from mlsysim.transformer import parameter_count
@@ -87,8 +88,15 @@ class Recipe(Result):
             Its devices are in no node of the catalogue.
         """
         if self.machines is None:
-            raise InputError(f"{self.id}: no node of the catalogue joins {self.domain} x {self.device}; ask for another recipe")
-        asked = dict(global_batch=self.global_batch, seq=self.seq, precision=self.precision, efficiencies=efficiencies)
+            raise InputError(
+                f"{self.id}: no node of the catalogue joins {self.domain} x {self.device}; ask for another recipe"
+            )
+        asked = {
+            "global_batch": self.global_batch,
+            "seq": self.seq,
+            "precision": self.precision,
+            "efficiencies": efficiencies,
+        }
         return plan(self.model, self.machines, **asked | {"sequence_parallel": self.sequence_parallel} | options)
 
     def as_run(self, efficiencies: Efficiencies | str = DEFAULT) -> dict[str, Any]:
@@ -106,7 +114,9 @@ class Recipe(Result):
         found = self.search(efficiencies, only=limits, capacity=room, **ways)
         own = found.where(self.same)
         if not len(own.rows):
-            raise InputError(f"{self.id}: the search has no plan like {self.plan_words} among {len(found.rows)}; ask for another recipe")
+            raise InputError(
+                f"{self.id}: the search has no plan like {self.plan_words} among {len(found.rows)}; ask for another recipe"
+            )
         return own.best().row(0)
 
     @cached_property
@@ -120,7 +130,7 @@ class Recipe(Result):
     @property
     def plan_words(self) -> str:
         """Its plan, as its source states it."""
-        return describe_row({"virtual_stages": 1, "recompute": "not stated"} | dict(self.stated))
+        return describe_row({"virtual_stages": 1, "recompute": ""} | dict(self.stated)).removesuffix(", recompute ")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
@@ -132,11 +142,19 @@ def recipes_of(rows: Iterable[Mapping[str, str]]) -> Iterable[Recipe]:
     a device of the catalogue, whose sequences are not packed."""
     for row in rows:
         numbers = {name: float(row[name] or 1) for name in ("pp", "cp", "ep")}
-        if row["task"] != "pretrain" or row["attn_len"] not in ("", row["seq"]) or not all(row[n] for n in ("tp", "dp", "micro_batch")):
+        if (
+            row["task"] != "pretrain"
+            or row["attn_len"] not in ("", row["seq"])
+            or not all(row[n] for n in ("tp", "dp", "micro_batch"))
+        ):
             continue
         numbers |= {name: float(row[name]) for name in ("tp", "dp", "micro_batch", "global_batch", "seq", "n_devices")}
         sharding = _SHARDING.get(row["sharding"], row["sharding"])
-        if any(value != int(value) for value in numbers.values()) or sharding not in SHARDINGS or not row["devices_per_node"]:
+        if (
+            any(value != int(value) for value in numbers.values())
+            or sharding not in SHARDINGS
+            or not row["devices_per_node"]
+        ):
             continue
         if not _known(row["model"], row["device"]):
             continue
@@ -205,7 +223,11 @@ class NearestRecipe(Result):
     def distance(self) -> tuple[float, ...]:
         """What is compared in order: another model, another device, other products, and sizes; of other models their parameters."""
         r, own = self.recipe, lineage(self.machines.device)
-        apart = 0 if r.device == self.machines.device.name else 1 + next(i for i, of in enumerate(own) if of in lineage(r.device))
+        apart = (
+            0
+            if r.device == self.machines.device.name
+            else 1 + next(i for i, of in enumerate(own) if of in lineage(r.device))
+        )
         other = r.model != self.model.name
         size = abs(math.log(_parameters(r.model) / float(parameter_count(self.model).total))) if other else 0.0
         return float(other), float(apart), float(r.precision != self.precision), size + sum(self._sizes)
@@ -215,10 +237,15 @@ class NearestRecipe(Result):
         r = self.recipe
         name = "nearest published recipe" + ("" if self.near else ", not near")
         ours = r.predicted
-        we = "we say that it does not fit" if ours is None else f"we say {units.format(ours, 's')} ({units.percent(ours / r.time - 1.0, 0)})"
+        we = (
+            "we say that it does not fit"
+            if ours is None
+            else f"we say {units.format(ours, 's', 3)} ({units.percent(ours / r.time - 1.0, 0)})"
+        )
+        model = "" if r.model == self.model.name else f"{r.model}, "
         said = (
-            f"{name}: {r.model} on {r.devices:,} x {r.device}, {r.precision}, {r.global_batch:,} x {r.seq:,} tokens: {r.plan_words}: "
-            f"{units.format(r.time, 's')} measured, {we}"
+            f"{name}: {model}{r.plan_words} on {r.devices:,} x {r.device}, {r.precision}, {r.global_batch:,} x {r.seq:,} tokens: "
+            f"{units.format(r.time, 's', 3)} measured, {we}"
         )
         return said + ("" if found is None else f"; {self.here(found)}")
 
@@ -231,7 +258,8 @@ class NearestRecipe(Result):
             return "that plan leaves too little memory here"
         row = same.best().row(0)
         place = int((found.fitting["time"] < row["time"]).sum()) + 1
-        return f"here that plan takes {units.format(row['time'], 's')}, {units.percent(row['time'] / found.fastest - 1.0)} beside the fastest, place {place:,}"
+        slower = units.percent(row["time"] / found.fastest - 1.0)
+        return f"here {units.format(row['time'], 's', 3)}, {slower} beside the fastest, place {place:,}"
 
     def summary(self) -> list[str]:
         return format_rows(self.words(), ("source", f"{self.recipe.source}, {self.recipe.where}"))
@@ -246,7 +274,9 @@ def _parameters(model: str) -> float:
     return float(parameter_count(model).total)
 
 
-def nearest_recipe(model: Model, machines: Machines, precision: str, global_batch: int, seq: int) -> NearestRecipe | None:
+def nearest_recipe(
+    model: Model, machines: Machines, precision: str, global_batch: int, seq: int
+) -> NearestRecipe | None:
     """The nearest of the published recipes: first of the same model, then of the device or its next relative, of the format, of sizes.
 
     Parameters

@@ -378,6 +378,11 @@ class TrainingMemory(Result):
         return self.total <= self.capacity
 
     @property
+    def leaves_room(self) -> Any:
+        """Whether it fits and leaves what frameworks need beside what is counted (``COUNTED_SHARE``); of an array, an array of truths."""
+        return self.total <= COUNTED_SHARE * self.capacity
+
+    @property
     def reason(self) -> str:
         """Why it fits, or what is in the way, in a sentence."""
         if is_array(self.total):
@@ -385,7 +390,8 @@ class TrainingMemory(Result):
         largest = max(self.parts, key=lambda name: float(self.parts[name]))
         need = f"{units.format(self.total, 'byte')} of {units.format(self.capacity, 'byte')}"
         if self.fits:
-            return f"fits: {need}, {units.format(self.headroom, 'byte')} left for what is not counted"
+            less = "" if self.leaves_room else f", less than the {1.0 - COUNTED_SHARE:.0%} that frameworks may need"
+            return f"fits: {need}, {units.format(self.headroom, 'byte')} left for what is not counted{less}"
         return (
             f"does not fit: {need}, {units.format(-self.headroom, 'byte')} too much; the largest part is {largest} "
             f"with {units.format(self.parts[largest], 'byte')}"

@@ -15,6 +15,11 @@ from mlsysim.errors import InputError
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 # Ways to keep or compute again what the backward pass needs.
 RECOMPUTES = ("none", "selective", "full")
+# What a search of plans tries: beside those, some of the layers of a stage, as few as make a plan fit; from the least on.
+SOME = "some"
+AGAIN = (*RECOMPUTES[:-1], SOME, RECOMPUTES[-1])
+# Sequences of a micro-batch that it tries, as published recipes have them.
+MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
 # How context-parallel ranks pass keys and values on; with a2a (Ulysses) they swap tokens for heads instead.
 CP_COMM_TYPES = ("p2p", "all_gather", "a2a")
 # Which tokens a context-parallel rank has: an early and a late piece, or one piece in a row.

@@ -94,7 +94,17 @@ class Ranking(Result):
              f"{r.ratio:.2f}", f"{r.time / r.simple:.2f}", r.recipe.plan_words, r.first_plan, r.simple_plan)
             for r in self.rows
         ]  # fmt: skip
-        heads = ("Job", "Devices", "Format", "Place", "Beside first", "Beside recommended", "Published", "First", "Recommended")
+        heads = (
+            "Job",
+            "Devices",
+            "Format",
+            "Place",
+            "Beside first",
+            "Beside recommended",
+            "Published",
+            "First",
+            "Recommended",
+        )
         return table(heads, cells)
 
 
@@ -125,4 +135,7 @@ def _ranked(left: list[tuple[str, str]], efficiencies: Efficiencies | str) -> It
 if __name__ == "__main__":
     told = ranking()
     print(told.rows_table(), told, sep="\n\n")
-    print(units.percent(sum(r.ratio < 1.1 for r in told.rows) / len(told.rows), signed=False), "of them within a tenth of our first")
+    print(
+        units.percent(sum(r.ratio < 1.1 for r in told.rows) / len(told.rows), signed=False),
+        "of them within a tenth of our first",
+    )
