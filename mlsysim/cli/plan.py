@@ -120,7 +120,8 @@ def add(commands: Commands) -> None:
         "plan",
         parents=[json_option(), scale_options()],
         epilog="Exit status 3: nothing fits. JSON: model, node (null where devices were asked for), devices, global_batch, seq, efficiencies (which were used), rates (the same in a sentence), tried and fitting (plans), capacity_bytes, best (a "
-        "list of plans, the fastest first: tp, pp, cp, dp, ep, virtual_stages, micro_batch, hsdp_group, sharding, recompute, "
+        "list of plans, the fastest first: tp, pp, cp, dp, ep, etp, virtual_stages, micro_batch, hsdp_group, sharding, recompute, "
+        "recompute_layers (with some, else 0), "
         "time_s, mfu, memory_bytes, terms_s), limits (only, most: as given), why_first (text), interval_s (range of the first plan; "
         "null unless calibrated), alike (plans that the error cannot tell from the first), recommended (the simplest of them), nearest_recipe "
         "(the nearest published one, with what we predict for it), "

@@ -494,7 +494,7 @@ def _update(
         "exposed DP", equations.exposed_time, communication=sent, behind=stage * 2.0 / 3.0, overlap=e.dp_overlap
     )
     owners = maximum(p.optimizer_shards, own.dense)
-    owned = (dense / owners + routed / maximum(1.0, owners / p.ep)) / (p.tp * p.pp)
+    owned = (dense / owners + routed / where(owners > 1, maximum(1.0, owners / p.ep), 1.0)) / (p.tp * p.pp)
     update = call(
         "optimizer",
         equations.optimizer_time,
