@@ -208,7 +208,9 @@ def shards_of(p: Layout, links: Links) -> Shards:
     """The shards of a layout."""
     whole_step = where((p.keeps_gathered > 0) & (p.pp > 1), 1.0, 0.0)
     shards = maximum(1.0, p.weight_shards)
-    expert_shards = where(shards > 1, maximum(1.0, shards / p.ep), 1.0)  # whole weights are not shared, however many copies
+    expert_shards = where(
+        shards > 1, maximum(1.0, shards / p.ep), 1.0
+    )  # whole weights are not shared, however many copies
     data = links.place.inside["data"]
     near = even_share(whole(shards), data)
     shard_link = links.between(near, near < shards)

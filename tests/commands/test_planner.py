@@ -292,7 +292,13 @@ def test_interleaving_is_offered_as_megatron_runs_it() -> None:
 def test_as_few_layers_are_computed_again_as_fit() -> None:
     """Every such plan by itself: with a layer less it does not fit, as it stands it does, and with none kept back it would not."""
     cluster = catalog.cluster("DGX-A100", 4)
-    asked = {"global_batch": 32, "seq": 8192, "efficiencies": "bound", "micro_batch": (1, 2), "sharding": ("zero1", "fsdp")}
+    asked = {
+        "global_batch": 32,
+        "seq": 8192,
+        "efficiencies": "bound",
+        "micro_batch": (1, 2),
+        "sharding": ("zero1", "fsdp"),
+    }
     found = explore.plan("Llama-2-13B", cluster, **asked).where(lambda c: c["recompute"] == "some")
     assert len(found.rows) > 40 and found.rows["memory"].max() <= found.capacity
     kept = 0
@@ -317,17 +323,26 @@ def test_whole_experts_take_tensor_parallel_ranks_in() -> None:
     """Two halves of an expert on two ranks, or each other's whole ones: as much memory, half of the sums over tensor-parallel
     ranks, where an MLP is experts alone, and as many experts as copies allow."""
     cut, whole = Plan(tp=2, dp=8, ep=2), Plan(tp=2, dp=8, ep=4, etp=1)
-    steps = [training.training_step(MIXTURE, p, SMALL, global_batch=16, seq=2048, efficiencies="bound") for p in (cut, whole)]
+    steps = [
+        training.training_step(MIXTURE, p, SMALL, global_batch=16, seq=2048, efficiencies="bound") for p in (cut, whole)
+    ]
     assert steps[0].memory.total == steps[1].memory.total
     assert steps[1].terms.tensor_parallel == pytest.approx(steps[0].terms.tensor_parallel / 2)
     assert steps[1].terms.gemm == pytest.approx(steps[0].terms.gemm)
-    found = explore.plan(MIXTURE, SMALL, global_batch=16, seq=2048, efficiencies="bound", recompute="none", micro_batch=1)
+    found = explore.plan(
+        MIXTURE, SMALL, global_batch=16, seq=2048, efficiencies="bound", recompute="none", micro_batch=1
+    )
     assert found.find(whole)["time"] == pytest.approx(steps[1].time, rel=1e-12)
     assert found.find(cut)["time"] == pytest.approx(steps[0].time, rel=1e-12)
-    only = found.where(lambda c: (c["tp"] == 8) & (c["dp"] == 2) & (c["ep"] == 4))  # four ranks of eight by two share the experts
+    only = found.where(
+        lambda c: (c["tp"] == 8) & (c["dp"] == 2) & (c["ep"] == 4)
+    )  # four ranks of eight by two share the experts
     assert set(only.rows["etp"]) == {1}
     assert "ETP1" in explore.planner.describe_row(only.rows.row(0))
-    for wrong, message in ((Plan(tp=2, dp=8, ep=4, etp=4), "etp = 4 must be 1"), (Plan(tp=4, dp=1, ep=8, etp=1), "ep = 8")):
+    for wrong, message in (
+        (Plan(tp=2, dp=8, ep=4, etp=4), "etp = 4 must be 1"),
+        (Plan(tp=4, dp=1, ep=8, etp=1), "ep = 8"),
+    ):
         with pytest.raises(InputError, match=message):
             wrong.check(MIXTURE)
     with pytest.raises(InputError, match="has none; leave it out"):
@@ -352,7 +367,9 @@ def test_of_plans_that_the_error_cannot_tell_apart_the_one_with_the_fewest_cuts_
 @pytest.mark.independent
 def test_a_module_for_more_tokens_is_one_more_in_the_last_chunk() -> None:
     """61 layers with embedding, head and a module fill 64 places, 16 chunks of four on two stages: as a published recipe has it."""
-    chunks = explore.possible_degrees("DeepSeek-V3", 256, 4096, 4096, (1,), only={"pp": (2,), "tp": (1,), "cp": (1,), "ep": (32,)})
+    chunks = explore.possible_degrees(
+        "DeepSeek-V3", 256, 4096, 4096, (1,), only={"pp": (2,), "tp": (1,), "cp": (1,), "ep": (32,)}
+    )
     assert 8 in chunks["virtual_stages"]
 
 
@@ -360,7 +377,12 @@ def test_the_nearest_recipe_is_the_job_itself_where_it_was_published() -> None:
     """64 H100, 128 x 8,192 tokens of Llama 3.1 70B in 16 bits: TP4 PP4 CP2, five chunks, 14.66 s (DGXC2504)."""
     found = mlsysim.plan("Llama-3.1-70B", "8 x DGX-H100", global_batch=128, seq=8192)
     near = found.nearest
-    assert near is not None and near.near and near.recipe.source == "DGXC2504" and near.recipe.time == pytest.approx(14.66, rel=1e-3)
+    assert (
+        near is not None
+        and near.near
+        and near.recipe.source == "DGXC2504"
+        and near.recipe.time == pytest.approx(14.66, rel=1e-3)
+    )
     own = found.find(Plan(tp=4, pp=4, cp=2, dp=2, virtual_stages=5))
     assert near.recipe.predicted == pytest.approx(own["time"])
     said = near.words(found)
@@ -369,7 +391,10 @@ def test_the_nearest_recipe_is_the_job_itself_where_it_was_published() -> None:
     other = mlsysim.train("Qwen3-32B", "8 x DGX-B200", plan=Plan(tp=4, dp=16, sharding="fsdp", recompute="full"))
     assert other.nearest is not None and not other.nearest.near and "not near" in str(other)
     assert other.nearest.recipe.device.startswith(("B200", "GB200"))
-    assert mlsysim.train("Llama-2-7B", "8 H100", plan=Plan(dp=8, sharding="fsdp"), global_batch=8, task="lora").nearest is None
+    assert (
+        mlsysim.train("Llama-2-7B", "8 H100", plan=Plan(dp=8, sharding="fsdp"), global_batch=8, task="lora").nearest
+        is None
+    )
 
 
 @pytest.mark.independent
@@ -387,7 +412,14 @@ def test_a_recipe_is_a_row_that_states_its_plan() -> None:
     plan = Plan(tp=2, dp=8, sharding="fsdp", recompute="full")
     step = training.training_step("Llama-3.1-8B", plan, catalog.cluster("DGX-H100", 2), global_batch=16, seq=4096)
     assert recipe.predicted == pytest.approx(step.time, rel=1e-12)
-    for changed in ({"task": "lora"}, {"tp": ""}, {"micro_batch": "0.5"}, {"attn_len": "512"}, {"model": "GPT 99B"}, {"sharding": "zero9"}):
+    for changed in (
+        {"task": "lora"},
+        {"tp": ""},
+        {"micro_batch": "0.5"},
+        {"attn_len": "512"},
+        {"model": "GPT 99B"},
+        {"sharding": "zero9"},
+    ):
         assert not list(recipes_of([row | changed]))
     (rack,) = recipes_of([row | {"device": "GB200", "n_devices": "256", "devices_per_node": "72", "dp": "128"}])
     assert rack.machines is not None and (rack.machines.domain, rack.machines.nodes) == (64, 4)

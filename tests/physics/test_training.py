@@ -415,6 +415,7 @@ def test_long_rings_are_not_free() -> None:
 @pytest.mark.independent
 def test_every_block_from_a_ring_starts_kernels() -> None:
     """Five forward and ten backward (nvidia2026tecp) of 4.05 us each, as kernels alone start; a gathering brings one block for all."""
+
     def overhead(**more: Any) -> float:
         plan = Plan(dp=8 // more.get("cp", 1), sharding="zero1", **more)
         return float(training.training_step("Llama-3.1-8B", plan, "DGX-H100", global_batch=8, seq=8192).terms.overhead)
@@ -423,7 +424,11 @@ def test_every_block_from_a_ring_starts_kernels() -> None:
     for cp in (2, 4, 8):
         micro_batches = cp
         assert overhead(cp=cp) == pytest.approx(32 * micro_batches * (36 + 15 * (cp - 1)) * start)
-    assert overhead(cp=4, cp_comm_type="all_gather") == overhead(cp=4, cp_comm_type="a2a") == pytest.approx(32 * 4 * 36 * start)
+    assert (
+        overhead(cp=4, cp_comm_type="all_gather")
+        == overhead(cp=4, cp_comm_type="a2a")
+        == pytest.approx(32 * 4 * 36 * start)
+    )
 
 
 @pytest.mark.published
