@@ -726,7 +726,7 @@ class _Steps:
             useful = useful & (every["tp"] > 1)
         whole = bool(useful.all())
         degrees = every if whole else {name: column[useful] for name, column in every.items()}
-        shared = {
+        shared: dict[str, Any] = {
             "schedule": schedule,
             "sequence_parallel": self.sequence_parallel,
             "etp": 1 if experts == "whole" else None,

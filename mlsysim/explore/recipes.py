@@ -91,7 +91,7 @@ class Recipe(Result):
             raise InputError(
                 f"{self.id}: no node of the catalogue joins {self.domain} x {self.device}; ask for another recipe"
             )
-        asked = {
+        asked: dict[str, Any] = {
             "global_batch": self.global_batch,
             "seq": self.seq,
             "precision": self.precision,
