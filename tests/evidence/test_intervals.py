@@ -571,7 +571,9 @@ def test_what_two_devices_or_plans_share_of_an_error_is_found_again(share: float
             for device in ("A", "B"):
                 name = f"{source} {question} {device}"
                 inputs: dict[str, Any] = {"model": "m", "batch": question}
-                inputs |= {"tp": device, "note": name} if plans else {"device": device, "peak_flops": 1.0 + (device == "A")}
+                inputs |= (
+                    {"tp": device, "note": name} if plans else {"device": device, "peak_flops": 1.0 + (device == "A")}
+                )
                 cases.append(Case(id=name, group=f"S{source}", measured=1.0, tolerance=None, inputs=inputs))
                 errors.append(
                     ranges.LeftError(name, f"S{source}", u + rng.normal(0, scale * (1 - share) ** 0.5), "known")
