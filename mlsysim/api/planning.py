@@ -23,6 +23,7 @@ from mlsysim.efficiencies import DEFAULT, describe
 from mlsysim.errors import unknown_name
 from mlsysim.explore import PlanSearch
 from mlsysim.explore import plan as search
+from mlsysim.explore.recipes import NearestRecipe, nearest_recipe
 from mlsysim.results import Explanation
 from mlsysim.tables import Table
 from mlsysim.training import Efficiencies
@@ -55,7 +56,14 @@ class Planned(PlanSearch):
             return wrap_lines(
                 [*self.refusal(), describe(self.efficiencies.name, self.efficiencies.source), *self.assumed]
             )
-        return [*super().summary(), *wrap_lines(self.assumed)]
+        near = [] if self.nearest is None else [self.nearest.words(self)]
+        return [*super().summary(), *wrap_lines([*near, *self.assumed])]
+
+    @cached_property
+    def nearest(self) -> "NearestRecipe | None":
+        """The published recipe that lies nearest to the job."""
+        q = self.question
+        return None if q is None else nearest_recipe(q.model, q.machines, q.precision, q.global_batch, q.seq)
 
     def refusal(self) -> list[str]:
         """That nothing fits, and what would, in lines."""
@@ -63,7 +71,8 @@ class Planned(PlanSearch):
         have = units.format(self.capacity, "byte")
         where = f"{self.model.name} on {catalog.where(self.cluster)}"
         return [
-            f"DOES NOT FIT: {where}: none of {len(self.rows):,} plans; the smallest needs {units.format(least, 'byte')} of {have}",
+            f"DOES NOT FIT: {where}: none of {len(self.rows):,} plans; the smallest needs {units.format(least, 'byte')} of {have} (capacity; "
+            "by default it leaves room for what is not counted)",
             *(f"  would fit: {line}" for line in self.suggestions),
         ]
 
@@ -80,6 +89,8 @@ class Planned(PlanSearch):
         more = {
             "fits": self.fits,
             "would_fit": [] if self.fits else list(self.suggestions),
+            "recommended": self.simplest() if self.fits else None,
+            "nearest_recipe": None if self.nearest is None else self.nearest.to_dict(),
             "assumed": list(self.assumed),
         }
         return super().to_dict() | more

@@ -26,6 +26,7 @@ from mlsysim.training import TrainingStep
 
 if TYPE_CHECKING:
     from mlsysim.explore import PlanSearch
+    from mlsysim.explore.recipes import NearestRecipe
 
 SEQ, STEP_TOKENS, PRECISION = 4096, 2**22, "bf16"  # assumed where nobody says
 DEGREES = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")  # that a search can be limited in
@@ -71,7 +72,8 @@ class Trained(Result):
 
     @property
     def fits(self) -> bool:
-        return bool(self.step.fits)
+        """Whether the plan given goes into memory, or one that was searched, with room for what is not counted."""
+        return bool(self.step.fits) if self.search is None else self.search.fits
 
     @property
     def answered(self) -> bool:
@@ -80,7 +82,22 @@ class Trained(Result):
     @property
     def reason(self) -> str:
         """Why it fits, or what is in the way."""
-        return self.step.reason
+        if self.search is None or self.fits or not self.step.fits:
+            return self.step.reason
+        have = format_value(self.search.capacity, "byte")
+        return f"does not fit: the smallest of {len(self.search.rows):,} plans {self.step.reason.removeprefix('fits: ')}; it may take {have}"
+
+    @cached_property
+    def nearest(self) -> "NearestRecipe | None":
+        """The published recipe that lies nearest to the job; None of other tasks than pretraining."""
+        q = self.question
+        if q.options.get("task", "pretrain") != "pretrain":
+            return None
+        from mlsysim.explore.recipes import nearest_recipe
+
+        return nearest_recipe(
+            q.model, replace(q.machines, count=int(self.step.devices)), q.precision, q.global_batch, q.seq
+        )
 
     @property
     def time_to_train(self) -> float | None:
@@ -132,7 +149,7 @@ class Trained(Result):
         work = f"{q.global_batch:,} x {q.seq:,} tokens a step"
         if not self.fits:
             head = [
-                f"DOES NOT FIT: {where}: {step.reason.removeprefix('does not fit: ')}",
+                f"DOES NOT FIT: {where}: {self.reason.removeprefix('does not fit: ')}",
                 *(f"  would fit: {line}" for line in self.suggestions),
                 f"plan: {described(self.plan)}{', the smallest there is' if self.search else ''}",
             ]
@@ -142,7 +159,9 @@ class Trained(Result):
                 spread = f" ({format_value(self.range[0], 's')} to {format_value(self.range[1], 's')}, {step.interval().whose})"
             head = [
                 f"{where}: {format_value(step.time, 's')} a step{spread}, MFU {units.percent(step.mfu, signed=False)}",
-                f"plan: {described(self.plan)}{f', the best of {len(self.search.rows):,}' if self.search else ', as given'}",
+                f"plan: {described(self.plan)}, as given"
+                if self.search is None
+                else f"plan, of {len(self.search.rows):,}: {self.search.recommendation()}",
                 f"{work}: {float(step.tokens / step.time):,.4g} tokens/s on {pluralize(int(step.devices), 'device')}",
                 f"memory {step.reason}",
             ]
@@ -157,8 +176,8 @@ class Trained(Result):
             bare_range = " to ".join(format_value(e, "s") for e in bare.interval().ends)
             head += [q.own.text, f"without it: {format_value(bare.time, 's')} a step ({bare_range})"]
         head += [describe(step.efficiencies.name, step.efficiencies.source), *self.assumed]
-        if self.search is not None and self.fits and (alike := self.search.alike()) > 1:
-            head.append(f"{alike:,} plans lie inside that range: the model cannot rank them; measure two or three.")
+        if self.fits and self.nearest is not None:
+            head.append(self.nearest.words(self.search))
         if self.fits:
             head += [f"  {what}: {answer}" for what, answer in self.sensitivities]
         return wrap_lines(head)
@@ -195,6 +214,7 @@ class Trained(Result):
                     "would_fit": [] if self.fits else list(self.suggestions),
                     "measured": None if self.question.own is None else self.question.own.to_dict(),
                     "time_without_measured_s": None if self.without is None else self.without.time,
+                    "nearest_recipe": self.nearest.to_dict() if self.fits and self.nearest is not None else None,
                     "assumed": list(self.assumed),
                 }
             )
@@ -216,6 +236,7 @@ def described(plan: Plan) -> str:
         "offload": "none",
         "node_limit": None,
         "dispatcher": "per-node",
+        "etp": None,
         "overlap_experts": False,
         "recompute_layers": None,
         "recompute_modules": (),
@@ -271,7 +292,7 @@ def _answer(q: TrainSpec, assumed: tuple[str, ...] = ()) -> Trained:
     found = searched(q)
     from mlsysim.explore import plan_of
 
-    row = found.best().row(0) if found.fits else found.rows.smallest("memory").row(0)
+    row = found.simplest() if found.fits else found.rows.smallest("memory").row(0)
     return Trained(q, step_of(q, plan_of(row)), found, assumed)
 
 
@@ -412,7 +433,7 @@ def train(
     seq : int, optional
         Tokens per sequence (default: 4096).
     plan : Plan, optional
-        How the job is split (default: every plan is compared).
+        How the job is split (default: every plan is compared, and of those that the error cannot tell from the fastest the simplest taken).
     tp : int, optional
         As in :class:`parallelism.Plan`; the plans compared must have it.
     pp : int, optional

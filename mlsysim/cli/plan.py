@@ -14,7 +14,8 @@ from mlsysim.cli.plans import WORDS, pick_place, place_options, plan_words
 from mlsysim.declared import parameters
 from mlsysim.errors import InputError
 from mlsysim.memory import training_memory
-from mlsysim.parallelism import RECOMPUTES, Plan
+from mlsysim.parallelism import Plan
+from mlsysim.parallelism.plan import AGAIN, MICRO_BATCHES
 from mlsysim.training import StepTerms, training_step
 
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")
@@ -76,6 +77,7 @@ def _plan(args: argparse.Namespace) -> int:
         print(found.table(args.count))
         print(f"\n{found.rates}\nRank 1: {found.why_first()}.")
         print(found.caution(args.count))
+        print(*([] if found.nearest is None else [found.nearest.words(found)]), sep="\n")
         reasons = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in found.losers().items())
         print(f"\nPlans that lose, by their worst term beside the best plan: {reasons}")
         print(*found.assumed, sep="\n", end="\n" if found.assumed else "")
@@ -103,6 +105,8 @@ def _told(found: Any, cluster: Machines, limits: dict[str, Any], rows: int) -> d
         "would_fit": [] if found.fits else list(found.suggestions),
         "assumed": list(found.assumed),
         "best": [_row(best.row(i)) for i in range(len(best))],
+        "recommended": _row(found.simplest()) if found.fits else None,
+        "nearest_recipe": None if found.nearest is None else found.nearest.to_dict(),
         "why_first": found.why_first() if found.fits else None,
         "interval_s": None if known is None else known.ends,
         "alike": None if known is None else found.alike(),
@@ -116,9 +120,11 @@ def add(commands: Commands) -> None:
         "plan",
         parents=[json_option(), scale_options()],
         epilog="Exit status 3: nothing fits. JSON: model, node (null where devices were asked for), devices, global_batch, seq, efficiencies (which were used), rates (the same in a sentence), tried and fitting (plans), capacity_bytes, best (a "
-        "list of plans, the fastest first: tp, pp, cp, dp, ep, virtual_stages, micro_batch, hsdp_group, sharding, recompute, "
+        "list of plans, the fastest first: tp, pp, cp, dp, ep, etp, virtual_stages, micro_batch, hsdp_group, sharding, recompute, "
+        "recompute_layers (with some, else 0), "
         "time_s, mfu, memory_bytes, terms_s), limits (only, most: as given), why_first (text), interval_s (range of the first plan; "
-        "null unless calibrated), alike (plans that lie in it), "
+        "null unless calibrated), alike (plans that the error cannot tell from the first), recommended (the simplest of them), nearest_recipe "
+        "(the nearest published one, with what we predict for it), "
         "fits, would_fit, assumed, "
         "losers (plans by reason: memory, or the term that costs most beside the best plan).",
     )
@@ -135,17 +141,18 @@ def add(commands: Commands) -> None:
         add_options(p, Plan, name, unset=True, **more)
         p.add_argument(f"--max-{name.replace('_', '-')}", type=count, metavar="N", help=f"largest {name} to try")
     usual = {
-        "micro_batch": "1,2,4,8",
+        "micro_batch": ",".join(map(str, MICRO_BATCHES)),
         "sharding": "zero1,fsdp,hsdp",
-        "recompute": ",".join(RECOMPUTES),
+        "recompute": ",".join(AGAIN),
         "schedule": "1f1b",
     }
     for name, default in usual.items():
         known = parameters(Plan)[name]
         ways: dict[str, Any] = {"help": f"{known.help}, to try (default: {default})", "nargs": "+"}
         if known.choices:
-            what = f"{known.help}; to try, of {', '.join(known.choices)} (default: {default})"
-            ways |= {"help": what, "type": several_of(known.choices), "choices": None, "metavar": "NAME,NAME"}
+            words = AGAIN if name == "recompute" else known.choices
+            what = f"{known.help}; to try, of {', '.join(words)} (default: {default})"
+            ways |= {"help": what, "type": several_of(words), "choices": None, "metavar": "NAME,NAME"}
         more = {name: (tried | ways if name == "micro_batch" else ways)}
         add_options(p, Plan, name, unset=True, **more)
     add_options(p, Plan, "cp_comm_type", *WORDS, unset=True)

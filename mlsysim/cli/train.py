@@ -58,7 +58,7 @@ def add(commands: Commands) -> None:
         "peak_flops_per_s, efficiencies (which were used), rates (the same in a sentence), interval_s (two ends; null unless calibrated), elasticities (per cent of the step "
         "for a per cent of a rate), fits, memory_bytes, capacity_bytes, reason, time_to_train_s, cost_usd and energy_j (null "
         "without --tokens), plan, plans_compared (null where it was given), global_batch, seq, precision, bill (dated price, cost, "
-        "power, energy), would_fit, assumed.",
+        "power, energy), would_fit, nearest_recipe (the nearest published one, with what we predict for it), assumed.",
     )
     add_options(p, train, "model")
     place_options(p, 'as in H100; so many: "64 H100"')

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
-from math import prod
+from math import exp, prod
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, intervals, training, units
@@ -19,7 +20,9 @@ from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns
 from mlsysim.explore.sweeping import CHUNK, sweep
 from mlsysim.intervals import Interval
-from mlsysim.parallelism import RECOMPUTES, SCHEDULES, SHARDINGS, Plan
+from mlsysim.memory import COUNTED_SHARE
+from mlsysim.parallelism import SCHEDULES, SHARDINGS, Plan
+from mlsysim.parallelism.plan import AGAIN, MICRO_BATCHES, SOME
 from mlsysim.results import Result, format_rows, plain
 from mlsysim.tables import Table, table
 from mlsysim.training import BOUND, Efficiencies, StepTerms, efficiencies_of
@@ -64,13 +67,14 @@ def _several(values: Any) -> Sequence[Any]:
     return (values,) if isinstance(values, (str, int)) else values
 
 
-def _interleavings(layers: int, pp: int, micro_batches: int) -> list[int]:
+def _interleavings(layers: int, pp: int, micro_batches: int, modules: int = 0) -> list[int]:
     """Chunks per device: as Megatron runs them, with micro-batches in groups of the stages, and chunks of equal size, of
-    which the first and the last may have a layer less (they hold the embedding and the head)."""
+    which the first and the last may have a layer less (they hold the embedding and the head), and the last one more for each
+    module for multi-token prediction."""
     if pp == 1 or micro_batches % pp:
         return [1]
     most = (layers + 2) // pp
-    return [v for v in range(1, most + 1) if v == 1 or -layers % (pp * v) <= 2]
+    return [v for v in range(1, most + 1) if v == 1 or -layers % (pp * v) <= 2 + modules]
 
 
 def _limits(
@@ -98,13 +102,14 @@ def possible_degrees(
     devices: int,
     global_batch: int,
     seq: int,
-    micro_batch: int | Sequence[int] = (1, 2, 4, 8),
+    micro_batch: int | Sequence[int] = MICRO_BATCHES,
     only: Mapping[str, Sequence[int]] | None = None,
     most: Mapping[str, int] | None = None,
 ) -> Columns:
     """Every combination of degrees that :meth:`Plan.check` would accept, and that Megatron's interleaving could run.
 
-    Interleaving is offered where the micro-batches are a multiple of the stages and the chunks are equal, but for a layer
+    Expert parallelism divides the ranks of tensor, context and data parallelism together: experts are whole where it takes in
+    tensor-parallel ones. Interleaving is offered where the micro-batches are a multiple of the stages and the chunks are equal, but for a layer
     that the first and the last may lack; context parallelism where it divides the sequence. ``only`` lists what a degree
     may be, ``most`` gives its largest value.
 
@@ -130,7 +135,7 @@ def possible_degrees(
     pps = [p for p in axes if p <= m.n_layers]
     cps = [c for c in axes if seq % c == 0]
     eps = _divisors(m.n_experts) if m.is_moe else [1]
-    chunks = {v for p in pps for v in _interleavings(m.n_layers, p, 0)}
+    chunks = {v for p in pps for v in _interleavings(m.n_layers, p, 0, m.n_mtp_layers)}
     possible = {"tp": tps, "pp": pps, "cp": cps, "dp": axes, "ep": eps, "virtual_stages": sorted(chunks)}
     for name, values in (only or {}).items():
         for value in values:
@@ -148,9 +153,9 @@ def possible_degrees(
         if not allowed["dp"](dp):
             continue
         for b, ep in product(sizes, eps):
-            if global_batch % (dp * b) or (dp * cp) % ep:
+            if global_batch % (dp * b) or (tp * dp * cp) % ep:
                 continue
-            splits = _interleavings(m.n_layers, pp, global_batch // (dp * b))
+            splits = _interleavings(m.n_layers, pp, global_batch // (dp * b), m.n_mtp_layers)
             rows += [(tp, pp, cp, dp, ep, v, b) for v in splits if allowed["virtual_stages"](v)]
     if not rows:
         within = " within the limits given" if only or most else ""
@@ -200,11 +205,13 @@ class PlanSearch(Result):
             return [f"{what}: NONE OF {len(self.rows):,} PLANS FITS{need}"]
         best = self.best(3)
         first = best.row(0)
-        others = [f"{i + 1}. {_describe(best.row(i))}: {self._reason(best.row(i), first)}" for i in range(1, len(best))]
+        others = [
+            f"{i + 1}. {describe_row(best.row(i))}: {self._reason(best.row(i), first)}" for i in range(1, len(best))
+        ]
         known = self.interval()
         lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:5])
         return format_rows(
-            f"{what}: {units.format(first['time'], 's')} a step by {_describe(first)}",
+            f"{what}: {units.format(first['time'], 's')} a step by {describe_row(first)}",
             (
                 "range",
                 "none: errors of past predictions were counted with calibrated efficiencies only"
@@ -216,7 +223,7 @@ class PlanSearch(Result):
             ("first because", self.why_first()),
             ("next", "; ".join(others)),
             ("tried", f"{len(self.rows):,} plans, {fits:,} fit; the others lose by: {lost}"),
-            ("cannot tell", f"{self.alike():,} plans lie in the range of the first" if known else ""),
+            ("recommended", self.recommendation() if known else ""),
             ("batch", f"{self.global_batch:,} sequences of {self.seq:,} tokens"),
             ("efficiencies", f"{self.efficiencies.name}: {self.efficiencies.source}"),
         )
@@ -328,14 +335,21 @@ class PlanSearch(Result):
             When the search did not try it.
         """
         alone = ("cp_comm_type", "cp_balance") if wanted.cp == 1 else ()
+        some = wanted.recompute_layers is not None and self.base.recompute_layers is None
         alike = like(self.base, wanted.recompute, wanted.sharding)
+        if some:
+            alone, wanted_again = (*alone, "recompute_layers"), SOME
         tried = all(getattr(wanted, n) == getattr(alike, n) for n in SHARED[1:] if n not in alone)
         mask: Any = np.full(len(self.rows), tried and wanted.sequence_parallel == self.sequence_parallel)
         for name in (*DEGREES, *CHOICES):
             if name == "schedule" and name not in self.rows:  # rows of one's own, all in the usual order
                 mask &= wanted.schedule == Plan.schedule
                 continue
-            mask &= self.rows[name] == getattr(wanted, name)
+            mask &= self.rows[name] == (wanted_again if some and name == "recompute" else getattr(wanted, name))
+        if "etp" in self.rows:
+            mask &= self.rows["etp"] == (wanted.etp or wanted.tp)
+        if some:
+            mask &= self.rows["recompute_layers"] == wanted.recompute_layers
         found = np.flatnonzero(mask)
         if not len(found):
             raise InputError(f"plan search: {wanted} was not among the {len(self.rows)} plans tried")
@@ -400,10 +414,39 @@ class PlanSearch(Result):
         place = training_domain(device, bool(self.model.n_experts), self.precision, "pretrain")
         return intervals.interval("training_step", bare(self.best()["time"][0]), place)
 
-    def alike(self) -> int:
-        """How many plans that fit lie inside the range of the first one: the model cannot say which of them is fastest."""
+    @cached_property
+    def clear(self) -> float:
+        """How many times as long as the fastest a step must take for four in five odds that it is the slower one.
+
+        Formula: exp(z s sqrt(2 (1 - r))). Log errors of two plans are normal, each as wide as the range (standard deviation s), and
+        share r of their variance, the machine, the model and the software being the same: that part cancels.
+        """
         known = self.interval()
-        return 0 if known is None else int((self.fitting["time"] <= known.ends[1]).sum())
+        if known is None:
+            return 1.0 + TIE
+        q, normal = known.quantiles, NormalDist()
+        deviation = (q.high - q.low) / (2.0 * normal.inv_cdf((1.0 + q.nominal) / 2.0))
+        apart = deviation * (2.0 * (1.0 - intervals.checks("training_step").get("shared_plans", 0.0))) ** 0.5
+        return max(1.0 + TIE, exp(normal.inv_cdf(q.nominal) * apart))
+
+    def alike(self) -> int:
+        """How many plans that fit the error cannot tell from the fastest (:attr:`clear`); 0 without a range."""
+        return 0 if self.interval() is None else self.within(self.clear)
+
+    def simplest(self) -> dict[str, Any]:
+        """The recommended plan: of those that the error cannot tell from the fastest, which split the model in the fewest ways, the first."""
+        fits = self._fits()
+        near = fits.take(fits["time"] <= self.fastest * self.clear)
+        ways = _count_ways(near)
+        return replace(self, rows=near.take(ways == ways.min())).best().row(0)
+
+    def recommendation(self) -> str:
+        """The recommended plan, and what it stands beside, in a sentence."""
+        row, first = self.simplest(), self.best().row(0)
+        if row == first:
+            return f"{describe_row(row)}: the fastest, and the simplest of {self.alike():,} plans that the error cannot tell from it"
+        gap = units.percent(row["time"] / first["time"] - 1, signed=False)
+        return f"{describe_row(row)}: the simplest of {self.alike():,} plans that the error cannot tell from the fastest, {gap} slower than that"
 
     @property
     def rates(self) -> str:
@@ -421,11 +464,12 @@ class PlanSearch(Result):
         gap = found["time"].max() / found["time"].min() - 1
         low, high = (units.format(end, "s") for end in known.ends)
         says = f"The first should take {low} to {high}, in which {known.quantiles.nominal:.0%} of past errors lie{known.caveat}."
-        if len(found) > 1 and found["time"].max() <= known.ends[1]:
+        if len(found) > 1:
+            slow = units.percent(self.clear - 1, signed=False)
             says += (
-                f" The plans above differ by {units.percent(gap, signed=False)}, less than that: the model cannot rank them, "
-                f"nor {self.alike():,} that lie in the range. Choose among them by what it does not count, and measure two "
-                "or three."
+                f" Plans share part of their error, which cancels: one that takes {slow} longer is slower in four cases of five. "
+                f"Those above differ by {units.percent(gap, signed=False)}, and {self.alike():,} plans by less than {slow}. Recommended: "
+                f"{self.recommendation()}."
             )
         return says
 
@@ -440,7 +484,7 @@ class PlanSearch(Result):
         rows = [
             (
                 str(i + 1),
-                _describe(row),
+                describe_row(row),
                 units.format(row["time"], "s"),
                 units.percent(row["mfu"], signed=False),
                 units.format(row["memory"], "byte"),
@@ -453,24 +497,34 @@ class PlanSearch(Result):
 
 def _simplest_first(fits: Columns, places: Any) -> list[int]:
     """Rows that are equally fast, the simplest first."""
-    ways = sum((fits[name][places] > 1).astype(int) for name in KINDS)
+    ways = _count_ways(fits)[places]
     product_ = prod(fits[name][places] for name in KINDS)
-    again = np.array([RECOMPUTES.index(r) for r in fits["recompute"][places]])
+    again = np.array([AGAIN.index(r) for r in fits["recompute"][places]])
     chunks, memory, time = (fits[name][places] for name in ("virtual_stages", "memory", "time"))
     return [int(i) for i in places[np.lexsort((time, memory, again, chunks, product_, ways))]]
+
+
+def _count_ways(rows: Columns) -> Any:
+    """How many ways to split the model each plan has."""
+    return sum((rows[name] > 1).astype(int) for name in KINDS)
 
 
 def _ways(row: dict[str, Any]) -> str:
     return " ".join(f"{name.upper()}{row[name]}" for name in KINDS if row[name] > 1) or "not at all"
 
 
-def _describe(row: dict[str, Any]) -> str:
+def describe_row(row: dict[str, Any]) -> str:
     degrees = " ".join(f"{name.upper()}{row[name]}" for name in ("tp", "pp", "cp", "dp", "ep") if row[name] > 1)
     chunks = f" V{row['virtual_stages']}" if row["virtual_stages"] > 1 else ""
     order = f" {row['schedule']}" if row.get("schedule", "1f1b") != "1f1b" else ""
+    whole = " ETP1" if row.get("etp", row["tp"]) != row["tp"] else ""
+    again = row["recompute"]
+    if again == SOME:
+        n = row["recompute_layers"]
+        again = f"{n} layer{'s' * (n > 1)} of a stage"
     return (
-        f"{degrees or 'one device'}{chunks}{order}, micro-batch {row['micro_batch']}, {row['sharding']}, "
-        f"recompute {row['recompute']}"
+        f"{degrees or 'one device'}{whole}{chunks}{order}, micro-batch {row['micro_batch']}, {row['sharding']}, "
+        f"recompute {again}"
     )
 
 
@@ -498,8 +552,12 @@ def like(base: Plan, recompute: str, sharding: str) -> Plan:
 
 def plan_of(row: dict[str, Any], sequence_parallel: bool = True, base: Plan | None = None) -> Plan:
     """A row of a search as a plan; what all its plans share comes from the search's base."""
-    shared = like(Plan() if base is None else base, row["recompute"], row["sharding"])
     words = {name: row[name] for name in (*DEGREES, *CHOICES) if name in row}
+    if words["recompute"] == SOME:
+        words |= {"recompute": "full", "recompute_layers": row["recompute_layers"]}
+    if row.get("etp", row["tp"]) != row["tp"]:
+        words["etp"] = row["etp"]
+    shared = like(Plan() if base is None else base, words["recompute"], row["sharding"])
     return replace(shared, **words, sequence_parallel=sequence_parallel)
 
 
@@ -521,9 +579,9 @@ def plan(
     seq: int,
     precision: str = "bf16",
     efficiencies: Efficiencies | str = DEFAULT,
-    micro_batch: int | Sequence[int] = (1, 2, 4, 8),
+    micro_batch: int | Sequence[int] = MICRO_BATCHES,
     sharding: str | Sequence[str] = ("zero1", "fsdp", "hsdp"),
-    recompute: str | Sequence[str] = RECOMPUTES,
+    recompute: str | Sequence[str] = AGAIN,
     schedule: str | Sequence[str] = "1f1b",
     base: Plan | None = None,
     only: Mapping[str, Sequence[int]] | None = None,
@@ -556,8 +614,8 @@ def plan(
         Sequences in a micro-batch to try.
     sharding : sequence of str, or one, one of parallelism.SHARDINGS
         Shardings of the training state to try. With hsdp, a group of ranks that shares the weights fills a scale-up domain.
-    recompute : sequence of str, or one, one of RECOMPUTES
-        What the backward pass may compute again, to try.
+    recompute : sequence of str, or one, one of AGAIN
+        What the backward pass may compute again, to try. With some, as few layers of every stage as make a plan fit.
     schedule : sequence of str, or one, one of parallelism.SCHEDULES
         Orders of a pipeline to try. Those beside 1f1b are tried where they can run: with a
         pipeline, without chunks of interleaving, and with whole weights.
@@ -570,8 +628,8 @@ def plan(
     sequence_parallel : bool
         Whether tensor parallelism splits what lies between the products as well.
     capacity : float or str, byte, (0, inf), optional
-        Memory of a device that a plan may take, as in ``"60 GB"`` (default: what its driver reports). Leave room for what is not
-        counted.
+        Memory of a device that the counted parts of a plan may take, as in ``"60 GB"`` (default: ``memory.COUNTED_SHARE`` of
+        what its driver reports; the rest is for what is not counted).
     price_per_device_second : float, USD/s, optional
         Adds a column ``cost``, USD per step.
     host_bandwidth : float or str, byte/s, (0, inf), optional
@@ -600,7 +658,10 @@ def plan(
     m, machines = catalog.model(model), catalog.where(cluster)
     if capacity is not None:
         check_argument("plan search", "capacity", capacity, "byte", Domain.of(POSITIVE))
-    tried = _tried(sharding=(sharding, SHARDINGS), recompute=(recompute, RECOMPUTES), schedule=(schedule, SCHEDULES))
+    tried = _tried(sharding=(sharding, SHARDINGS), recompute=(recompute, AGAIN), schedule=(schedule, SCHEDULES))
+    if base is not None and base.recompute_layers is not None:  # who says how many does not ask
+        tried["recompute"] = [word for word in tried["recompute"] if word != SOME]
+    room = COUNTED_SHARE * machines.device.usable_memory if capacity is None else capacity
     degrees = possible_degrees(m, machines.devices, global_batch, seq, micro_batch, only, most)
     reached = efficiencies_of(machines.device, precision, efficiencies)
     steps = _Steps(
@@ -614,13 +675,14 @@ def plan(
         sequence_parallel,
         price_per_device_second,
         Plan() if base is None else base,
+        room,
         host_bandwidth,
     )
-    axes = tried | {"row": np.arange(len(degrees))}
+    experts = ("cut", "whole") if m.is_moe and (degrees["tp"] > 1).any() else ("cut",)
+    axes = tried | {"experts": list(experts), "row": np.arange(len(degrees))}
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})
-    room = machines.device.usable_memory if capacity is None else capacity
     return PlanSearch(
         m,
         machines.cluster or machines,
@@ -633,14 +695,6 @@ def plan(
         precision,
         steps.base,
     )
-
-
-def _known(**asked: tuple[Sequence[Any], Sequence[str]]) -> None:
-    """Refuse a choice that is not among the known ones."""
-    for name, (choices, known) in asked.items():
-        for choice in choices:
-            if choice not in known:
-                raise InputError(f"plan search: {name} holds {choice!r}; choose from {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -657,25 +711,45 @@ class _Steps:
     sequence_parallel: bool
     price: float | None
     base: Plan = field(default_factory=Plan)
+    room: float = float("inf")
     host_bandwidth: float | None = None
 
-    def __call__(self, row: Any, sharding: str, recompute: str, schedule: str) -> dict[str, Any]:
+    def __call__(self, row: Any, sharding: str, recompute: str, schedule: str, experts: str) -> dict[str, Any]:
         every = {name: column[row] for name, column in self.degrees.items()}
         every["hsdp_group"], useful = _groups(every, sharding, self.machines.domain)
         useful = useful & _runs(every, schedule, sharding, self.model, self.global_batch) & self._swaps(every)
         if self.base.recompute_layers is not None and recompute == "full":
             useful = useful & (self.base.recompute_layers <= -(-self.model.n_layers // every["pp"]))
-        found = every | {"useful": useful}
-        if not useful.any():
-            return found | dict.fromkeys(self._answers, np.nan)
+        if experts == "cut":
+            useful = useful & (every["dp"] * every["cp"] % every["ep"] == 0)
+        else:
+            useful = useful & (every["tp"] > 1)
         whole = bool(useful.all())
         degrees = every if whole else {name: column[useful] for name, column in every.items()}
-        chosen = replace(
-            like(self.base, recompute, sharding),
-            **degrees,
-            schedule=schedule,
-            sequence_parallel=self.sequence_parallel,
-        )
+        shared: dict[str, Any] = {
+            "schedule": schedule,
+            "sequence_parallel": self.sequence_parallel,
+            "etp": 1 if experts == "whole" else None,
+        }
+        layers: Any = every["pp"] * 0
+        if recompute == SOME and bool(useful.any()):
+            again, fits = self._least_again(degrees, sharding, shared)
+            if whole:
+                layers, useful = again, fits
+            else:
+                layers[useful] = again
+                useful[useful] = fits
+            whole = bool(useful.all())
+            degrees = every | {"recompute_layers": layers}
+            degrees = degrees if whole else {name: column[useful] for name, column in degrees.items()}
+        found = every | {
+            "etp": every["tp"] * 0 + 1 if experts == "whole" else every["tp"],
+            "recompute_layers": layers,
+            "useful": useful,
+        }
+        if not useful.any():
+            return found | dict.fromkeys(self._answers, np.nan)
+        chosen = replace(like(self.base, "full" if recompute == SOME else recompute, sharding), **degrees, **shared)
         step = training.training_step(
             self.model,
             chosen,
@@ -686,15 +760,7 @@ class _Steps:
             efficiencies=self.efficiencies,
             host_bandwidth=self.host_bandwidth,
         )
-        memory = training.training_memory(
-            self.model,
-            chosen,
-            self.machines.device,
-            seq=self.seq,
-            global_batch=self.global_batch,
-            precision=self.precision,
-        )
-        answers = {"time": step.time, "mfu": step.mfu, "memory": memory.total}
+        answers = {"time": step.time, "mfu": step.mfu, "memory": self._memory(chosen)}
         answers |= {name: getattr(step.terms, name) for name in TERMS}
         if self.price is not None:
             answers["cost"] = step.time * self.machines.devices * self.price
@@ -704,6 +770,36 @@ class _Steps:
             found[name] = np.full(len(row), np.nan)
             found[name][useful] = answers[name]
         return found
+
+    def _memory(self, chosen: Plan) -> Any:
+        return training.training_memory(
+            self.model,
+            chosen,
+            self.machines.device,
+            seq=self.seq,
+            global_batch=self.global_batch,
+            precision=self.precision,
+        ).total
+
+    def _least_again(self, degrees: Mapping[str, Any], sharding: str, shared: Mapping[str, Any]) -> tuple[Any, Any]:
+        """How few layers of a stage must be computed again for each plan to fit, and where that is some of them and not all.
+
+        Every layer frees as much as the next one, on the first stage and on the last, so the larger of the two lies below the
+        straight line between one layer and all.
+        """
+        stage = -(-self.model.n_layers // degrees["pp"])
+
+        def need(layers: Any) -> Any:
+            return self._memory(
+                replace(like(self.base, "full", sharding), **degrees, **shared, recompute_layers=layers)
+            )
+
+        one, every = need(stage * 0 + 1), need(stage)
+        none = self._memory(replace(like(self.base, "none", sharding), **degrees, **shared))
+        freed = np.where(one > every, (one - every) / np.maximum(1, stage - 1), 1.0)
+        more = np.where(one > self.room, -((self.room - one) // freed), 0.0)
+        fits = (none > self.room) & (one > every) & (1.0 + more < stage)
+        return np.where(fits, 1.0 + more, 1.0).astype("int64"), fits
 
     def _swaps(self, every: Mapping[str, Any]) -> Any:
         """Whether tokens can be swapped for heads, where the base asks for that."""
@@ -722,7 +818,7 @@ def _useful(columns: Columns) -> Columns:
         return columns
     useful = columns["useful"]
     kept = columns if useful.all() else columns.take(useful)
-    return Columns({name: column for name, column in kept.data.items() if name not in ("useful", "row")})
+    return Columns({name: column for name, column in kept.data.items() if name not in ("useful", "row", "experts")})
 
 
 def _runs(degrees: Mapping[str, Any], schedule: str, sharding: str, m: Model, global_batch: int) -> Any:

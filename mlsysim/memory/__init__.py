@@ -15,6 +15,7 @@ from mlsysim.memory.activations import (
 )
 from mlsysim.memory.cache import kv_cache, kv_cache_compressed, kv_cache_mla, kv_cache_paged, kv_cache_window
 from mlsysim.memory.fit import (
+    COUNTED_SHARE,
     GATHERED,
     LEFT_OUT,
     MODULES,
@@ -60,6 +61,7 @@ from mlsysim.memory.states import (
 )
 
 __all__ = [
+    "COUNTED_SHARE",
     "ENGINES",
     "GATHERED",
     "GRIDS",

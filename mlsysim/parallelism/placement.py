@@ -36,11 +36,11 @@ def placement(plan: Plan, domain: Num) -> Placement:
     """
     if not is_array(domain) and (isinstance(domain, bool) or not isinstance(domain, int) or domain < 1):
         raise InputError(f"placement: domain = {domain!r} must be a whole number of at least 1")
-    return place({axis: getattr(plan, axis) for axis in (*AXES, "ep")}, plan.axes, domain)
+    return place({axis: getattr(plan, axis) for axis in (*AXES, "ep", "folded")}, plan.axes, domain)
 
 
 def place(degrees: Mapping[str, Num], axes: Sequence[str], domain: Num) -> Placement:
-    """:func:`placement` of bare degrees (of every axis, and ep), with the axes listed from neighbouring ranks outwards.
+    """:func:`placement` of bare degrees (of every axis, ep, and the ranks folded into it), the axes listed from neighbouring ranks outwards.
 
     >>> place({"tp": 2, "cp": 1, "dp": 8, "pp": 2, "ep": 4}, ("tp", "cp", "dp", "pp"), domain=8).inside["ep"]
     4
@@ -58,7 +58,8 @@ def place(degrees: Mapping[str, Num], axes: Sequence[str], domain: Num) -> Place
     sizes["data"] = sizes["dp"] * sizes["cp"]
     inside = {axis: inside[axis] for axis in AXES}
     inside["data"] = inside["cp"] * inside["dp"]
-    inside["ep"] = even_share(sizes["ep"], inside["data"])
+    # Groups of experts take in tensor-parallel ranks where these do not cut experts
+    inside["ep"] = even_share(sizes["ep"], inside["data"] * where(sizes.get("folded", 1) > 1, inside["tp"], 1))
     return Placement(
         inside=inside,
         domains={axis: sizes[axis] // inside[axis] for axis in (*AXES, "data", "ep")},

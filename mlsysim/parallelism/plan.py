@@ -15,6 +15,11 @@ from mlsysim.errors import InputError
 SHARDINGS = ("none", "zero1", "zero2", "fsdp", "hsdp")
 # Ways to keep or compute again what the backward pass needs.
 RECOMPUTES = ("none", "selective", "full")
+# What a search of plans tries: beside those, some of the layers of a stage, as few as make a plan fit; from the least on.
+SOME = "some"
+AGAIN = (*RECOMPUTES[:-1], SOME, RECOMPUTES[-1])
+# Sequences of a micro-batch that it tries, as published recipes have them.
+MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16)
 # How context-parallel ranks pass keys and values on; with a2a (Ulysses) they swap tokens for heads instead.
 CP_COMM_TYPES = ("p2p", "all_gather", "a2a")
 # Which tokens a context-parallel rank has: an early and a late piece, or one piece in a row.
@@ -50,12 +55,15 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def _count(value: Any) -> bool:
+    if is_array(value):
+        return getattr(value.dtype, "kind", "") in "iu" and not bool((value < 1).any())
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
 
 
 # Of the other fields that are no degrees: what each must be.
 _KINDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("recompute_layers", _count, "a whole number of at least 1, or None"),
+    ("etp", _count, "a whole number of at least 1, or None"),
     ("node_limit", _count, "a whole number of at least 1, or None"),
     (
         "recompute_modules",
@@ -76,8 +84,8 @@ _KINDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 class Plan:
     """How a training job is split. Degrees are whole numbers, or integer arrays of plans for a sweep.
 
-    ``ep`` is nested: the expert-parallel group is made of data- and context-parallel ranks, so it multiplies no
-    devices.
+    ``ep`` is nested: the expert-parallel group is made of data- and context-parallel ranks, with ``etp`` 1 of
+    tensor-parallel ones too, so it multiplies no devices.
 
     Attributes
     ----------
@@ -90,7 +98,9 @@ class Plan:
     dp : int
         Data-parallel ranks.
     ep : int
-        Expert-parallel ranks, out of cp x dp.
+        Expert-parallel ranks, out of cp x dp, or with etp 1 out of tp x cp x dp.
+    etp : int, optional
+        Tensor-parallel ranks of an expert: 1 leaves experts whole (Megatron's parallel folding); else tp (default: tp).
     virtual_stages : int
         Model chunks per device in the interleaved schedule. See ``largest_chunk_layers``.
     micro_batch : int
@@ -140,6 +150,7 @@ class Plan:
     cp: Num = 1
     dp: Num = 1
     ep: Num = 1
+    etp: int | None = None
     virtual_stages: Num = 1
     micro_batch: Num = 1
     sharding: str = "zero1"
@@ -150,7 +161,7 @@ class Plan:
     cp_comm_type: str = "p2p"
     order: str = _ORDER
     schedule: str = "1f1b"
-    recompute_layers: int | None = None
+    recompute_layers: Num | None = None
     recompute_modules: tuple[str, ...] = ()
     cp_balance: str = "zigzag"
     node_limit: int | None = None
@@ -255,7 +266,12 @@ class Plan:
     @property
     def expert_data_parallel(self) -> Num:
         """Ranks that hold the same experts."""
-        return self.dp * self.cp // self.ep
+        return self.dp * self.cp * self.folded // self.ep
+
+    @property
+    def folded(self) -> Num:
+        """Tensor-parallel ranks that have whole experts of their own: 1 where they cut each expert."""
+        return self.tp if self.etp == 1 else self.tp * 0 + 1
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -349,7 +365,13 @@ class Plan:
         )
         if m.is_moe:
             yield m.n_experts % self.ep == 0, "ep", f"must divide the {m.n_experts} experts of {m.name}"
+            yield (
+                self.etp in (None, 1, self.tp),
+                "etp",
+                f"must be 1 (whole experts) or tp = {self.tp}; leave it out for tp",
+            )
         else:
+            yield self.etp is None, "etp", f"cuts experts, and {m.name} has none; leave it out"
             yield self.ep == 1, "ep", f"needs experts, and {m.name} has none; use 1"
             none = f"experts, and {m.name} has none; leave it out"
             yield self.node_limit is None, "node_limit", f"limits {none}"
@@ -373,7 +395,8 @@ class Plan:
             )
         ranks = self.dp * self.cp
         why = f"must divide dp x cp = {ranks}"
-        yield ranks % self.ep == 0, "ep", f"{why}, whose ranks it is made of; choose a divisor"
+        of = why if self.folded == 1 else f"must divide tp x cp x dp = {ranks * self.folded}"
+        yield ranks * self.folded % self.ep == 0, "ep", f"{of}, whose ranks it is made of; choose a divisor"
         if self.sharding == "hsdp":
             yield ranks % self.hsdp_group == 0, "hsdp_group", f"{why}; choose a divisor"
         else:

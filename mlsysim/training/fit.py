@@ -83,6 +83,7 @@ def training_memory(
         cp=plan.cp,
         dp=plan.dp,
         ep=plan.ep,
+        etp=plan.etp,
         replicas=plan.data_parallel // plan.hsdp_group if plan.sharding == "hsdp" else 1,
         sharding=plan.sharding,
         recompute=plan.recompute,

@@ -16,7 +16,8 @@ class Links:
 
     def __init__(self, layout: Layout, machine: Machine, eff: Efficiencies) -> None:
         axes = tuple(a for a in layout.order.split("-") if a != "ep")
-        sizes = {name: getattr(layout, name) for name in (*parallelism.AXES, "ep")}
+        sizes = {name: getattr(layout, name) for name in (*parallelism.AXES, "folded")}
+        sizes["ep"] = layout.ep * layout.folded
         self.place = parallelism.place(sizes, axes, machine.domain)
         self.node = eff.link * machine.intra_bandwidth
         self.network = where(eff.network > 0, eff.network, eff.link) * machine.inter_bandwidth
@@ -43,7 +44,7 @@ def context_parallel(
     """Keys and values of other ranks' tokens: what a layer waits for them and what its attention hides, each forward and later.
 
     Round the ring a block travels while the attention with the block before it is computed, so each of the CP - 1 hops has
-    one block's arithmetic to hide behind, whatever the other hops leave. A gathering comes before all attention.
+    one block's arithmetic to hide behind, whatever the other hops leave, and what hides slows it. A gathering comes before all attention.
     """
     if call.lacks(p.cp - 1):
         return (0.0, 0.0), (0.0, 0.0)
@@ -103,7 +104,14 @@ def context_parallel(
         left = call(
             f"exposed CP hop, {way}", equations.exposed_time, communication=hop, behind=ring * work * attend / p.cp
         )
-        waits.append((p.cp - 1.0) * left)
+        stopped = call(
+            f"contention of a CP hop, {way}",
+            equations.contention_time,
+            hidden=hop - left,
+            moved=ring * tensors * keys / others / links.node,
+            contention=e.contention,
+        )
+        waits.append((p.cp - 1.0) * (left + stopped))
         hidden.append((p.cp - 1.0) * (hop - left))
     step = collectives.ring_latency(p.cp, links.place.inside["cp"], e.ring_node_step, e.ring_network_step)
     gathering = call(
@@ -123,7 +131,9 @@ def context_parallel(
 
 def tensor_parallel(w: Work, p: Layout, e: Efficiencies, links: Links, call: Ledger) -> Num:
     """All-reduces inside a layer that nothing hides."""
-    all_reduces = where(p.tp > 1, 4.0 + 2.0 * p.recompute_full, 0.0)
+    # Of attention and of the MLP; where experts are whole, an MLP of theirs alone needs none
+    parts = 1.0 + where(p.folded > 1, w.cut_mlp, 1.0)
+    all_reduces = where(p.tp > 1, (2.0 + p.recompute_full) * parts, 0.0)
     message = call(
         "TP message",
         parallelism.tp_allreduce_bytes,
@@ -148,17 +158,17 @@ def tensor_parallel(w: Work, p: Layout, e: Efficiencies, links: Links, call: Led
 
 def expert_parallel(w: Work, p: Layout, e: Efficiencies, links: Links, tokens: Num, call: Ledger) -> Num:
     """Tokens to their experts and back, in a layer on average over those with experts and those without."""
-    near = links.place.inside["ep"]
-    nodes, routing = p.ep / near, where(w.routing > 0, w.routing, 1.0)
+    near, ep = links.place.inside["ep"], p.ep * p.folded
+    nodes, routing = ep / near, where(w.routing > 0, w.routing, 1.0)
     top_k = w.top_k / routing
     dispatch: Num = 0.0
     if not call.lacks(w.top_k):
-        experts = maximum(maximum(top_k, p.ep), where(w.experts > 0, w.experts / routing, _MANY_EXPERTS))
+        experts = maximum(maximum(top_k, ep), where(w.experts > 0, w.experts / routing, _MANY_EXPERTS))
         reached = {
             name: call(name, collectives.places_reached, experts=experts * among / places, top_k=top_k, owners=among)
             for name, places, among in (
                 ("nodes of a token", nodes, minimum(nodes, p.node_limit) if p.node_limit else nodes),
-                ("devices of a token", p.ep, minimum(p.ep, p.node_limit * near) if p.node_limit else p.ep),
+                ("devices of a token", ep, minimum(ep, p.node_limit * near) if p.node_limit else ep),
             )
             if not call.lacks(1.0 - p.every_copy)
         } or {"nodes of a token": top_k, "devices of a token": top_k}
@@ -198,11 +208,13 @@ def shards_of(p: Layout, links: Links) -> Shards:
     """The shards of a layout."""
     whole_step = where((p.keeps_gathered > 0) & (p.pp > 1), 1.0, 0.0)
     shards = maximum(1.0, p.weight_shards)
-    expert_shards = maximum(1.0, shards / p.ep)
+    expert_shards = where(
+        shards > 1, maximum(1.0, shards / p.ep), 1.0
+    )  # whole weights are not shared, however many copies
     data = links.place.inside["data"]
     near = even_share(whole(shards), data)
     shard_link = links.between(near, near < shards)
-    apart = maximum(1.0, near / links.place.inside["ep"])
+    apart = maximum(1.0, near * p.folded / links.place.inside["ep"])
     expert_link = links.between(apart, apart < expert_shards)
     return Shards(whole_step, shards, expert_shards, near, apart, shard_link, expert_link)
 
@@ -285,7 +297,7 @@ def sending(p: Layout, links: Links, own: Shards, dense: Num, routed: Num, call:
     group = p.dp * p.cp
     copies, expert_copies = group / shards, maximum(1.0, group / (p.ep * expert_shards))
     tail = where(sharded, links.between(data / near, data / near < copies), links.ring("data"))
-    alike = data / near_experts  # ranks of a domain that hold the same experts
+    alike = data * p.folded / near_experts  # ranks of a domain that hold the same experts
     expert_tail = where(sharded, tail, links.between(alike, alike < expert_copies))
     scattered = where(sharded, ELEMENT_BYTES, GRADIENT_BYTES)
     returned = where(p.optimizer_shards > 1, ELEMENT_BYTES, GRADIENT_BYTES)  # new weights, or the summed gradients

@@ -28,6 +28,7 @@ class Efficiencies:
     tp_overlap: Num = 0.0  # share of tensor- and expert-parallel messages hidden behind products
     dp_overlap: Num = 0.0  # share of the last backward that gradient messages can hide behind
     joined: Num = 0.0  # of a rank's queries, those whose parts of the result are added up for each block from the ring
+    hop_overhead: Num = 0.0  # s per layer, micro-batch and block from the ring that nothing hides: launches of its own
     cp_start: Num = 0.0  # s before the first byte of a context-parallel message or gathering
     ring_node_step: Num = 0.0  # s of a step of a ring, of context or of gathered weights, between devices of one domain
     ring_network_step: Num = 0.0  # s of such a step over the network
@@ -82,6 +83,7 @@ class Work(Result):
     outputs: Num = 0.0  # numbers that they write
     experts: Num = 0.0  # routed experts of a layer, on average over the layers; 0 where they are not counted
     routing: Num = 1.0  # share of the layers that have them
+    cut_mlp: Num = 1.0  # share of the layers with an MLP that every token meets: dense, or of shared experts
     routed_hidden: Num = 0.0  # numbers of a token that travel to experts; 0: the hidden size
     muon_flops: Num = 0.0  # of an iteration of Muon on all matrices of a layer but its routed experts
     muon_expert_flops: Num = 0.0  # and on those of its routed experts
@@ -98,7 +100,8 @@ class Layout(Result):
     pp: Num = 1.0
     cp: Num = 1.0
     dp: Num = 1.0
-    ep: Num = 1.0
+    ep: Num = 1.0  # expert-parallel ranks over folded ones: tp x ep cut the experts of a layer
+    folded: Num = 1.0  # tensor-parallel ranks that groups of experts take in, so that experts stay whole
     virtual_stages: Num = 1.0
     sequence_parallel: Num = 1.0
     recompute_full: Num = 0.0

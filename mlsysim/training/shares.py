@@ -71,8 +71,10 @@ OLDER_ATTENTION = {"Hopper": 0.35}
 ATTENTION_BACKWARD = 0.63 / 0.73
 # Sides of the matrix units of TPUs that are wider than a head of 128 (google2026tpuv6e: 256 x 256 multipliers).
 ARRAY = {"Trillium": 256.0, "Ironwood": 256.0}
-# Kernels of a layer: 12 forward, as inference.shares counts them, and twice as many backward.
-KERNELS = 3.0 * 12.0
+# Kernels started, forward and twice as many backward: of a layer 12, as inference.shares counts them. Of a block of keys from a
+# ring 5 (nvidia2026tecp): it is sent on, half of it or of the queries is copied, it is attended to, and the normaliser and the
+# result are corrected.
+STARTED = {"layer_overhead": 3.0 * 12.0, "hop_overhead": 3.0 * 5.0}
 
 
 def cast_bytes(precision: str) -> float:
@@ -173,7 +175,7 @@ def from_constants(
         attention_backward=ATTENTION_BACKWARD,
         exponential=kernels.get("exponential", 0.0) / (clock * kept),
         array=ARRAY.get(line[0], 1.0),
-        layer_overhead=KERNELS * kernels["start"],
+        **{name: count * kernels["start"] for name, count in STARTED.items()},
         **counted_software(line),
         **software,
         **sourced,
@@ -334,6 +336,7 @@ def traced_efficiencies(device: Device, precision: str, efficiencies: Efficienci
 
 UNITS = {
     "layer_overhead": "s",
+    "hop_overhead": "s",
     "expert_overhead": "s",
     "cast_bytes": "byte",
     "cp_start": "s",

@@ -323,9 +323,9 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
     overhead = call(
         "launches",
         equations.launching_time,
-        layer=e.layer_overhead,
+        layer=e.layer_overhead + where(p.cp_gather > 0, 0.0, p.cp - 1.0) * e.hop_overhead * (not p.cp_swap),
         expert=e.expert_overhead,
-        experts=w.experts / p.ep,
+        experts=w.experts / (p.ep * p.folded),
     ) * (1.0 + p.recompute_full / 3.0)
 
     # Messages inside the layer
@@ -494,7 +494,7 @@ def _update(
         "exposed DP", equations.exposed_time, communication=sent, behind=stage * 2.0 / 3.0, overlap=e.dp_overlap
     )
     owners = maximum(p.optimizer_shards, own.dense)
-    owned = (dense / owners + routed / maximum(1.0, owners / p.ep)) / (p.tp * p.pp)
+    owned = (dense / owners + routed / where(owners > 1, maximum(1.0, owners / p.ep), 1.0)) / (p.tp * p.pp)
     update = call(
         "optimizer",
         equations.optimizer_time,

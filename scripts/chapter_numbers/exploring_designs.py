@@ -10,8 +10,10 @@ from chapter_numbers import share as _share
 from mlsysim import catalog, evidence, intervals, sensitivity, training, units
 from mlsysim.evidence.scoring import own_points
 from mlsysim.evidence.scoring.conformal import MIN_GROUPS, GroupedErrors
+from mlsysim.evidence.studies.ranked import ranking
 from mlsysim.evidence.studies.searched import Searched, search_published
 from mlsysim.explore import plan, solve_for
+from mlsysim.memory import COUNTED_SHARE
 from mlsysim.parallelism import Plan
 
 _JOBS = {
@@ -58,6 +60,10 @@ def _among_all(found: Searched, upper: float) -> dict[str, str]:
         "next": _share(found.everything.best(2)["time"][1] / found.everything.best()["time"][0] - 1),
         "ten": f"{found.everything.within(1.1):,}",
         "many": f"{found.everything.within(upper):,}",
+        "clear": _share(found.everything.clear - 1, 0),
+        "unclear": f"{found.everything.alike():,}",
+        "simple": _named(found.everything.simplest()),
+        "simple_gap": _share(found.everything.simplest()["time"] / found.everything.fastest - 1),
     }
 
 
@@ -101,8 +107,36 @@ def _tornado(found: Searched) -> dict[str, str]:
 
 def _degrees(found: Searched) -> str:
     """The plan that a search puts first."""
-    row = found.everything.best().row(0)
+    return _named(found.everything.best().row(0))
+
+
+def _named(row: dict[str, Any]) -> str:
     return " ".join(f"{name.upper()} {row[name]}" for name in ("tp", "pp", "cp", "dp") if row[name] > 1)
+
+
+def _ranked() -> dict[str, str]:
+    """The published plans of many jobs among all plans for them."""
+    found = ranking()
+    published, first, simple = found.cp
+    return {
+        "jobs": str(len(found.rows)),
+        "place": f"{found.place:g}",
+        "ratio": f"{found.ratio:.2f}",
+        "recommended": f"{found.recommended:.2f}",
+        "published_cp": str(published),
+        "first_cp": str(first),
+        "simple_cp": str(simple),
+    }
+
+
+def _shared() -> dict[str, str]:
+    """What two plans of one job share of their errors."""
+    known = intervals.checks("training_step")
+    return {
+        "plans": _share(known["shared_plans"], 0),
+        "pairs": str(known["shared_plans_pairs"]),
+        "sources": str(known["shared_plans_sources"]),
+    }
 
 
 def _sixteen(llama: Searched) -> float:
@@ -289,6 +323,9 @@ def numbers() -> dict[str, Any]:
             "hand": units.format(hand["time"], "s", 3),
         },
         **peers,
+        "room": _share(COUNTED_SHARE, 0),
+        "ranked": _ranked(),
+        "shared": _shared(),
         "corner": {
             "winners": _winners(_degrees(datasheet), _degrees(llama)),
             "sixteen": _share(_sixteen(llama)),

@@ -472,13 +472,13 @@ def test_bad_questions_are_one_clear_error(ask: Any, says: str) -> None:
 
 
 @independent
-def test_train_is_the_best_plan_of_the_search_and_its_step() -> None:
+def test_train_takes_the_recommended_plan_of_the_search_and_its_step() -> None:
     t = mlsysim.train("Llama-3.1-8B", "2 x DGX-H100", tokens="2T", global_batch=256, seq=4096, price="2 USD/h")
     found = explore.plan("Llama-3.1-8B", catalog.cluster("DGX-H100", 2), global_batch=256, seq=4096)
     step = training.training_step(
-        "Llama-3.1-8B", found.plan(), catalog.cluster("DGX-H100", 2), global_batch=256, seq=4096
+        "Llama-3.1-8B", explore.plan_of(found.simplest()), catalog.cluster("DGX-H100", 2), global_batch=256, seq=4096
     )
-    assert t.plan == found.plan() and t.step.time == step.time and t.fits
+    assert t.plan == explore.plan_of(found.simplest()) and t.step.time == step.time and t.fits
     steps = 2e12 / (256 * 4096)
     assert t.time_to_train == pytest.approx(steps * step.time)
     assert t.to_dict()["cost_usd"] == pytest.approx(16 * 2.0 / 3600 * steps * step.time)

@@ -64,7 +64,7 @@ def test_limits_reach_the_search_as_lists_and_as_maxima(run: Any) -> None:
         (("--tp", "1,x"), "argument --tp: '1,x' is not a list of whole numbers"),
         (("--max-cp", "0"), "argument --max-cp: 0 must be a whole number"),
         (("--micro-batch", "0"), "argument --micro-batch: '0' is not a list of whole numbers of at least 1"),
-        (("--recompute", "some"), "'some' is not one of none, selective, full"),
+        (("--recompute", "most"), "'most' is not one of none, selective, some, full"),
         (("--sharding", "zero1,zero9"), "'zero9' is not one of none, zero1, zero2, fsdp, hsdp"),
         (("--count", "0"), "argument --count: 0 must be a whole number"),
         (("--nodes", str(2**50)), "devices = 9007199254740992 must be a whole number in [1, 1e+07]"),
@@ -81,7 +81,8 @@ def test_a_refused_limit_says_what_is_allowed(run: Any, options: tuple[str, ...]
 def test_the_first_rank_gives_its_reason_and_its_range(run: Any) -> None:
     text = run(PLAN)
     assert "Rank 1: " in text and ("equally fast" in text or "faster than the next" in text)
-    assert "The first should take " in text and "the model cannot rank them" in text
+    assert "The first should take " in text and "Plans share part of their error, which cancels" in text
+    assert "Recommended: " in text and "nearest published recipe" in text
     assert "Efficiencies: calibrated" in text
     bound = run(PLAN, "--efficiencies", "bound")
     assert "whose errors are unknown" in bound and "Efficiencies: bound" in bound

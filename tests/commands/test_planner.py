@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlsysim import catalog, explore, training
+import mlsysim
+from mlsysim import catalog, explore, intervals, training
 from mlsysim._numeric import vectors
 from mlsysim.catalog import Cluster, Model, decoder
 from mlsysim.errors import InputError
 from mlsysim.explore.columns import Columns, _front
+from mlsysim.explore.recipes import recipes_of
 from mlsysim.parallelism import Plan
 
 TOY = decoder("toy", layers=6, hidden=4096, heads=8, kv_heads=4, head_dim=512, ffn=16384, vocab=32000)
@@ -34,9 +36,11 @@ def plans_one_by_one(model: Model, cluster: Cluster, batch: int, seq: int, micro
     for tp, pp, cp, dp in itertools.product(range(1, n + 1), repeat=4):
         if tp * pp * cp * dp != n or seq % cp:
             continue
-        for ep, v, b, sharding, recompute in itertools.product(
-            range(1, 5), range(1, model.n_layers + 3), micro, TRIED, ("none", "selective", "full")
+        for ep, v, b, sharding, recompute, etp in itertools.product(
+            range(1, 5), range(1, model.n_layers + 3), micro, TRIED, ("none", "selective", "full"), (None, 1)
         ):
+            if etp and (tp == 1 or not model.is_moe):
+                continue
             group = 1
             if sharding == "hsdp":  # the data-parallel ranks that share a domain with each other
                 group = max(g for g in range(1, n + 1) if (dp * cp) % g == 0 and max(1, cluster.domain // tp) % g == 0)
@@ -44,7 +48,7 @@ def plans_one_by_one(model: Model, cluster: Cluster, batch: int, seq: int, micro
                     continue
             plan = Plan(
                 tp=tp, pp=pp, cp=cp, dp=dp, ep=ep, virtual_stages=v, micro_batch=b, sharding=sharding,
-                recompute=recompute, hsdp_group=group,
+                recompute=recompute, hsdp_group=group, etp=etp,
             )  # fmt: skip
             try:
                 plan.check(model, n, batch)
@@ -63,8 +67,9 @@ def plans_one_by_one(model: Model, cluster: Cluster, batch: int, seq: int, micro
 def test_the_best_plan_is_what_brute_force_finds(model: Model, batch: int) -> None:
     seq, micro = 2048, (1, 2)
     search = explore.plan(
-        model, SMALL, global_batch=batch, seq=seq, micro_batch=micro, sharding=TRIED, efficiencies="bound"
-    )
+        model, SMALL, global_batch=batch, seq=seq, micro_batch=micro, sharding=TRIED, efficiencies="bound",
+        recompute=("none", "selective", "full"), capacity=SMALL.node.device.usable_memory,
+    )  # fmt: skip
     plans = plans_one_by_one(model, SMALL, batch, seq, micro)
     assert len(plans) == len(search.rows)
     assert {explore.plan_of(search.rows.row(i)) for i in range(len(search.rows))} == set(plans)
@@ -86,10 +91,15 @@ def search(**options: Any) -> explore.PlanSearch:
 
 
 @pytest.mark.independent
-def test_a_plan_may_take_what_the_driver_reports() -> None:
-    """An H100 prints 80 GB and reports 79.11 GiB (vllm2025h100memory)."""
+def test_a_plan_leaves_room_for_what_is_not_counted() -> None:
+    """An H100 prints 80 GB and reports 79.11 GiB (vllm2025h100memory); below 80 % none of 454 runs failed (fujii2024memory)."""
     found = explore.plan(TOY, catalog.cluster("DGX-H100", 1), global_batch=32, seq=2048, efficiencies="bound")
-    assert found.capacity == pytest.approx(79.11 * 2**30, rel=1e-12)
+    assert found.capacity == pytest.approx(0.8 * 79.11 * 2**30, rel=1e-12)
+    last = explore.plan_of(found.fitting.row(int(np.argmax(found.fitting["memory"]))))
+    memory = training.training_memory(TOY, last, "H100", seq=2048, global_batch=32)
+    assert memory.leaves_room and "that frameworks may need" not in memory.reason
+    tight = replace(memory, capacity=float(memory.total) / 0.9)
+    assert tight.fits and not tight.leaves_room and "less than the 20% that frameworks may need" in tight.reason
     assert (
         explore.plan(
             TOY, catalog.cluster("DGX-H100", 1), global_batch=32, seq=2048, capacity=1e9, efficiencies="bound"
@@ -263,8 +273,7 @@ def test_seventy_billion_on_64_nodes_is_split_as_its_users_split_it() -> None:
     assert "equally fast" in found.why_first() or "faster than the next" in found.why_first()
     low, high = found.interval().ends  # type: ignore[union-attr]
     assert low < found.best()["time"][0] < high
-    assert found.alike() == int((found.fitting["time"] <= high).sum()) > 100
-    assert f"nor {found.alike():,} that lie in the range" in found.caution(3)
+    assert found.interval().whose in found.caution(3) or "past errors lie" in found.caution(3)  # type: ignore[union-attr]
     plain = search()
     assert plain.interval() is None and plain.alike() == 0 and "errors are unknown" in plain.caution()
 
@@ -277,6 +286,143 @@ def test_interleaving_is_offered_as_megatron_runs_it() -> None:
     assert sorted(found["virtual_stages"]) == [1, 2, 4, 8]
     few = explore.possible_degrees(deep, devices=16, global_batch=24, seq=128, micro_batch=[1], only={"pp": (16,)})
     assert few["virtual_stages"].tolist() == [1]  # 24 micro-batches are no groups of 16
+
+
+@pytest.mark.independent
+def test_as_few_layers_are_computed_again_as_fit() -> None:
+    """Every such plan by itself: with a layer less it does not fit, as it stands it does, and with none kept back it would not."""
+    cluster = catalog.cluster("DGX-A100", 4)
+    asked = {
+        "global_batch": 32,
+        "seq": 8192,
+        "efficiencies": "bound",
+        "micro_batch": (1, 2),
+        "sharding": ("zero1", "fsdp"),
+    }
+    found = explore.plan("Llama-2-13B", cluster, **asked).where(lambda c: c["recompute"] == "some")
+    assert len(found.rows) > 40 and found.rows["memory"].max() <= found.capacity
+    kept = 0
+    for i in range(0, len(found.rows), 5):
+        plan = explore.plan_of(found.rows.row(i))
+        assert found.find(plan)["recompute_layers"] == plan.recompute_layers
+
+        def need(plan: Plan) -> float:
+            return float(training.training_memory("Llama-2-13B", plan, "A100", seq=8192, global_batch=32).total)
+
+        assert need(plan) == pytest.approx(found.rows["memory"][i], rel=1e-12)
+        assert need(replace(plan, recompute="none", recompute_layers=None)) > found.capacity
+        fewer = replace(plan, recompute_layers=plan.recompute_layers - 1) if plan.recompute_layers > 1 else None
+        kept += fewer is None or need(fewer) > found.capacity
+    assert kept >= 0.9 * len(range(0, len(found.rows), 5))  # the straight line may ask for one more
+    with_three = explore.plan("Llama-2-13B", cluster, **asked, base=Plan(recompute="full", recompute_layers=3))
+    assert not (with_three.rows["recompute"] == "some").any()
+
+
+@pytest.mark.independent
+def test_whole_experts_take_tensor_parallel_ranks_in() -> None:
+    """Two halves of an expert on two ranks, or each other's whole ones: as much memory, half of the sums over tensor-parallel
+    ranks, where an MLP is experts alone, and as many experts as copies allow."""
+    cut, whole = Plan(tp=2, dp=8, ep=2), Plan(tp=2, dp=8, ep=4, etp=1)
+    steps = [
+        training.training_step(MIXTURE, p, SMALL, global_batch=16, seq=2048, efficiencies="bound") for p in (cut, whole)
+    ]
+    assert steps[0].memory.total == steps[1].memory.total
+    assert steps[1].terms.tensor_parallel == pytest.approx(steps[0].terms.tensor_parallel / 2)
+    assert steps[1].terms.gemm == pytest.approx(steps[0].terms.gemm)
+    found = explore.plan(
+        MIXTURE, SMALL, global_batch=16, seq=2048, efficiencies="bound", recompute="none", micro_batch=1
+    )
+    assert found.find(whole)["time"] == pytest.approx(steps[1].time, rel=1e-12)
+    assert found.find(cut)["time"] == pytest.approx(steps[0].time, rel=1e-12)
+    only = found.where(
+        lambda c: (c["tp"] == 8) & (c["dp"] == 2) & (c["ep"] == 4)
+    )  # four ranks of eight by two share the experts
+    assert set(only.rows["etp"]) == {1}
+    assert "ETP1" in explore.planner.describe_row(only.rows.row(0))
+    for wrong, message in (
+        (Plan(tp=2, dp=8, ep=4, etp=4), "etp = 4 must be 1"),
+        (Plan(tp=4, dp=1, ep=8, etp=1), "ep = 8"),
+    ):
+        with pytest.raises(InputError, match=message):
+            wrong.check(MIXTURE)
+    with pytest.raises(InputError, match="has none; leave it out"):
+        Plan(tp=2, etp=1).check(TOY)
+
+
+@pytest.mark.independent
+def test_of_plans_that_the_error_cannot_tell_apart_the_one_with_the_fewest_cuts_is_recommended() -> None:
+    found = explore.plan("Llama-3.1-8B", catalog.cluster("DGX-H100", 2), global_batch=64, seq=4096)
+    known, checks = found.interval(), intervals.checks("training_step")
+    width = np.log(known.ends[1] / known.ends[0]) / 2  # type: ignore[union-attr]
+    one = width / 1.2815516  # a normal error has 80 % within 1.28 standard deviations, and 80 % below 0.84
+    assert np.log(found.clear) == pytest.approx(0.8416212 * one * np.sqrt(2 * (1 - checks["shared_plans"])), rel=1e-6)
+    near = found.fitting.take(found.fitting["time"] <= found.clear * found.fastest)
+    assert found.alike() == len(near) > 1
+    ways = sum((near[n] > 1).astype(int) for n in ("tp", "pp", "cp", "ep"))
+    best = near["time"][ways == ways.min()].min()
+    assert best <= found.simplest()["time"] <= best * (1 + explore.planner.TIE)
+    assert found.recommendation() in found.caution() and "error cannot tell" in found.recommendation()
+
+
+@pytest.mark.independent
+def test_a_module_for_more_tokens_is_one_more_in_the_last_chunk() -> None:
+    """61 layers with embedding, head and a module fill 64 places, 16 chunks of four on two stages: as a published recipe has it."""
+    chunks = explore.possible_degrees(
+        "DeepSeek-V3", 256, 4096, 4096, (1,), only={"pp": (2,), "tp": (1,), "cp": (1,), "ep": (32,)}
+    )
+    assert 8 in chunks["virtual_stages"]
+
+
+def test_the_nearest_recipe_is_the_job_itself_where_it_was_published() -> None:
+    """64 H100, 128 x 8,192 tokens of Llama 3.1 70B in 16 bits: TP4 PP4 CP2, five chunks, 14.66 s (DGXC2504)."""
+    found = mlsysim.plan("Llama-3.1-70B", "8 x DGX-H100", global_batch=128, seq=8192)
+    near = found.nearest
+    assert (
+        near is not None
+        and near.near
+        and near.recipe.source == "DGXC2504"
+        and near.recipe.time == pytest.approx(14.66, rel=1e-3)
+    )
+    own = found.find(Plan(tp=4, pp=4, cp=2, dp=2, virtual_stages=5))
+    assert near.recipe.predicted == pytest.approx(own["time"])
+    said = near.words(found)
+    assert "TP4 PP4 CP2 DP2 V5, micro-batch 1, zero1 on 64 x H100-SXM5-80GB, bf16" in said and "14.7 s measured" in said
+    assert f"place {found.rank(found.plan(2))[0]}" in said or "beside the fastest" in said
+    other = mlsysim.train("Qwen3-32B", "8 x DGX-B200", plan=Plan(tp=4, dp=16, sharding="fsdp", recompute="full"))
+    assert other.nearest is not None and not other.nearest.near and "not near" in str(other)
+    assert other.nearest.recipe.device.startswith(("B200", "GB200"))
+    assert (
+        mlsysim.train("Llama-2-7B", "8 H100", plan=Plan(dp=8, sharding="fsdp"), global_batch=8, task="lora").nearest
+        is None
+    )
+
+
+@pytest.mark.independent
+def test_a_recipe_is_a_row_that_states_its_plan() -> None:
+    row = {
+        "id": "X", "model": "Llama-3.1-8B", "device": "H100-SXM5-80GB", "n_devices": "16", "devices_per_node": "8", "tp": "2", "pp": "",
+        "cp": "", "ep": "", "dp": "8", "sharding": "zero3/fsdp", "virtual_stages": "", "micro_batch": "1", "global_batch": "16",
+        "seq": "4096", "attn_len": "", "precision": "bf16", "recompute": "full", "seq_parallel": "true", "task": "pretrain",
+        "measured_step_time_s": "2", "source": "S", "where": "T",
+    }  # fmt: skip
+    (recipe,) = recipes_of([row])
+    assert recipe.stated == {
+        "tp": 2, "pp": 1, "cp": 1, "dp": 8, "ep": 1, "micro_batch": 1, "sharding": "fsdp", "recompute": "full",
+    }  # fmt: skip
+    plan = Plan(tp=2, dp=8, sharding="fsdp", recompute="full")
+    step = training.training_step("Llama-3.1-8B", plan, catalog.cluster("DGX-H100", 2), global_batch=16, seq=4096)
+    assert recipe.predicted == pytest.approx(step.time, rel=1e-12)
+    for changed in (
+        {"task": "lora"},
+        {"tp": ""},
+        {"micro_batch": "0.5"},
+        {"attn_len": "512"},
+        {"model": "GPT 99B"},
+        {"sharding": "zero9"},
+    ):
+        assert not list(recipes_of([row | changed]))
+    (rack,) = recipes_of([row | {"device": "GB200", "n_devices": "256", "devices_per_node": "72", "dp": "128"}])
+    assert rack.machines is not None and (rack.machines.domain, rack.machines.nodes) == (64, 4)
 
 
 # Without NumPy, as in a page of the book

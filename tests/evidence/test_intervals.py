@@ -576,8 +576,9 @@ def test_the_range_has_no_guarantee_for_any_fit() -> None:
 
 @pytest.mark.independent
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
-def test_what_two_devices_share_of_an_error_is_found_again(share: float) -> None:
-    """Drawn here: an error of each question and source, and one of each device in it; rows of one device make no pair."""
+@pytest.mark.parametrize("plans", [False, True])
+def test_what_two_devices_or_plans_share_of_an_error_is_found_again(share: float, plans: bool) -> None:
+    """Drawn here: an error of each question and source, and one of each device or plan in it; rows of one make no pair."""
     rng, cases, errors = np.random.default_rng(3), [], []
     for source in range(40):
         scale = 0.05 * (1 + source % 5)  # sources whose errors are larger count no more
@@ -585,12 +586,16 @@ def test_what_two_devices_share_of_an_error_is_found_again(share: float) -> None
             u = rng.normal(0, scale * share**0.5)
             for device in ("A", "B"):
                 name = f"{source} {question} {device}"
-                inputs = {"model": "m", "batch": question, "device": device, "peak_flops": 1.0 + (device == "A")}
+                inputs: dict[str, Any] = {"model": "m", "batch": question}
+                inputs |= (
+                    {"tp": device, "note": name} if plans else {"device": device, "peak_flops": 1.0 + (device == "A")}
+                )
                 cases.append(Case(id=name, group=f"S{source}", measured=1.0, tolerance=None, inputs=inputs))
                 errors.append(
                     ranges.LeftError(name, f"S{source}", u + rng.normal(0, scale * (1 - share) ** 0.5), "known")
                 )
-    found = ranges.shared_error(cases, errors)
-    assert found["shared"] == pytest.approx(share, abs=0.06)
-    assert (found["shared_sources"], found["shared_pairs"]) == (40, 800)
-    assert ranges.shared_error([c for c in cases if c.inputs["device"] == "A"], errors) == {}
+    asked = (ranges._PLAN, "shared_plans") if plans else (ranges._MACHINE, "shared")
+    found = ranges.shared_error(cases, errors, *asked)
+    assert found[asked[1]] == pytest.approx(share, abs=0.06)
+    assert (found[f"{asked[1]}_sources"], found[f"{asked[1]}_pairs"]) == (40, 800)
+    assert ranges.shared_error([c for c in cases if c.id.endswith("A")], errors, *asked) == {}

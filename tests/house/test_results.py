@@ -59,7 +59,8 @@ from mlsysim.evidence.measured.memory import server_start
 from mlsysim.evidence.reality.leave_one_out import HonestScore
 from mlsysim.evidence.reality.published import case_file
 from mlsysim.evidence.scoring import baselines, conformal, nested, rules, scores
-from mlsysim.evidence.studies import brackets, case_studies, experiments, ladder, peers, searched, tiers, tools
+from mlsysim.evidence.studies import brackets, case_studies, experiments, ladder, peers, ranked, searched, tiers, tools
+from mlsysim.explore import recipes
 from mlsysim.hlo import chakra
 from mlsysim.hlo.estimators import recorded
 from mlsysim.hlo.estimators.arrays import arrays
@@ -340,6 +341,10 @@ def of_searches() -> Iterator[Any]:
     yield explore.plan("Llama-3.1-405B", catalog.cluster("DGX-H100", 1), global_batch=64, seq=8192, only=only)
     found = explore.plan("Llama-2-7B", cluster, global_batch=64, seq=4096, only=only | {"tp": [8]})
     yield searched.Searched(next(iter(evidence.published_plans().values())), Plan(tp=8, dp=2), found, found)
+    near = recipes.nearest_recipe(catalog.model("Llama-3.1-8B"), catalog.where("2 x DGX-H100"), "bf16", 256, 8192)
+    assert near is not None
+    row = ranked.Ranked(near.recipe, 2.0, 3, 10, 1.9, 1.95, "TP4 DP4", "DP16", (1, 2, 1))
+    yield from (near, near.recipe, row, ranked.Ranking((row, row), (("X", "no plan fits"),)))
     yield explore.Columns({"tp": A([1, 2, 4]), "time": A([3.0, 1.5, 1.0]), "name": A(["a", "b", "c"])})
     yield explore.Columns({"a": np.arange(1000.0), "b": np.full(1000, np.inf)})
     yield explore.Columns({})

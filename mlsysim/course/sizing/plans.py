@@ -96,7 +96,7 @@ def best(
             raise InputError(f"more than {MOST_PLANS:,} plans; give tp, pp or the sharding, or use mlsysim.plan")
         step = training.training_step(model, plan, machines, global_batch=global_batch, seq=seq, precision=precision)
         found.append((float(step.time), float(step.memory.total), step))
-        if step.fits:
+        if step.memory.leaves_room:
             held.add(split)
     if not found:
         said = ", ".join(f"{n} = {v}" for n, v in given.items()) or "any split in powers of two"
@@ -104,7 +104,7 @@ def best(
             f"no plan with {said} splits {model.name} and {global_batch:,} sequences over {machines.devices:,} devices; "
             "give another number of devices or of sequences in a step, one that the devices divide"
         )
-    fitting = [row for row in found if row[2].fits]
+    fitting = [row for row in found if row[2].memory.leaves_room]
     if not fitting:
         step = min(found, key=lambda row: row[1])[2]
         return Tried(step.plan, step, tried, 0)
@@ -130,6 +130,6 @@ def more_devices(
             memory = training.training_memory(
                 model, plan, bigger.device, seq=seq, global_batch=-(-global_batch // times) * times
             )
-            if memory.fits:
+            if memory.leaves_room:
                 return bigger
     return None

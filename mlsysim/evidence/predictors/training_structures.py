@@ -19,8 +19,8 @@ from mlsysim.training.shares import (
     ARRAY,
     ATTENTION_BACKWARD,
     JOINED,
-    KERNELS,
     LOSS_PASSES,
+    STARTED,
     TILE,
     TPU,
     attention_shares,
@@ -271,7 +271,7 @@ class Variant:
             "selective_recompute": 0.0 if s.selective == "attention alone" else 0.5,
             "optimizer_bytes": Efficiencies().optimizer_bytes * r.updated,
             **({"attention_backward": ATTENTION_BACKWARD, "array": r.kernels["array"]} if s.attention == ALONE else {}),
-            **({"layer_overhead": KERNELS * r.kernels["start"]} if s.layer_start == "counted" else {}),
+            **({n: k * r.kernels["start"] for n, k in STARTED.items()} if s.layer_start == "counted" else {}),
             **cp_times(),
             **software,
         }

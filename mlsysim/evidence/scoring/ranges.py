@@ -122,9 +122,10 @@ def left_errors(found: Leaving) -> Left:
     }
     seen = MappingProxyType({part: tuple(sorted(values)) for part, values in have.items()})
     errors = _errors(name, found.sets, cases)
-    return Left(
-        name, errors, MappingProxyType(domains), seen, shared_error(found.file.cases, errors) | common_error(errors)
-    )
+    shared = shared_error(found.file.cases, errors) | common_error(errors)
+    if name == "training_step":
+        shared |= shared_error(found.file.cases, errors, _PLAN, "shared_plans")
+    return Left(name, errors, MappingProxyType(domains), seen, shared)
 
 
 def _most(rows: Sequence[str], every: Sequence[str]) -> bool:
@@ -147,24 +148,38 @@ _MACHINE = frozenset(
 )
 
 
-def shared_error(cases: Sequence[Case], errors: Iterable[LeftError]) -> dict[str, Any]:
-    """How much of an error two devices share where one source measured the same on both.
+# Of these no row is another device for its own sake: what follows from the device, and remarks.
+_FOLLOWS = _MACHINE - {"device"}
+# What a row says of the plan; rows that are alike in all else are one job, split in two ways.
+_PLAN = frozenset(
+    [
+        *("tp", "pp", "cp", "ep", "dp", "sharding", "virtual_stages", "micro_batch", "recompute", "seq_parallel"),
+        *("cp_comm_type", "note"),
+    ]
+)
 
-    In the random effects e = u + v, with u of what is asked and who measured it and v of the device in it, two such rows have the
+
+def shared_error(
+    cases: Sequence[Case], errors: Iterable[LeftError], parts: frozenset[str] = _MACHINE, name: str = "shared"
+) -> dict[str, Any]:
+    """How much of an error two devices, or two plans, share where one source measured the same with both.
+
+    In the random effects e = u + v, with u of what is asked and who measured it and v of the device or the plan in it, two such rows have the
     covariance var(u). It is taken about zero, as ranges are, over the pairs of rows of a source, and divided by the mean square of
     the same rows; the share is the mean over sources, so that none counts for more because its errors are larger.
 
     Returns
     -------
     dict
-        ``shared`` (the share of the variance), ``shared_sources`` and ``shared_pairs``; empty without a pair.
+        ``shared`` (the share of the variance; or the name), ``shared_sources`` and ``shared_pairs``; empty without a pair.
     """
     by_id = {e.id: e.error for e in errors}
     alike: dict[Any, list[tuple[str, float]]] = {}
     for c in cases:
         if c.id in by_id:
-            same = tuple(sorted((k, str(v)) for k, v in c.inputs.items() if k not in _MACHINE and v is not None))
-            alike.setdefault((c.group, same), []).append((str(c.inputs.get("device")), by_id[c.id]))
+            same = tuple(sorted((k, str(v)) for k, v in c.inputs.items() if k not in parts and v is not None))
+            own = str([c.inputs.get(k) for k in sorted(parts - _FOLLOWS)])
+            alike.setdefault((c.group, same), []).append((own, by_id[c.id]))
     votes: dict[str, list[tuple[float, float]]] = {}
     for (source, _), rows in alike.items():
         for i, (one, a) in enumerate(rows):
@@ -173,7 +188,7 @@ def shared_error(cases: Sequence[Case], errors: Iterable[LeftError]) -> dict[str
     if not votes:
         return {}
     shares = [math.fsum(p for p, _ in pairs) / math.fsum(s for _, s in pairs) for pairs in votes.values()]
-    return {"shared": mean(shares), "shared_sources": len(votes), "shared_pairs": sum(map(len, votes.values()))}
+    return {name: mean(shares), f"{name}_sources": len(votes), f"{name}_pairs": sum(map(len, votes.values()))}
 
 
 def common_error(errors: Iterable[LeftError]) -> dict[str, float]:

@@ -39,7 +39,8 @@ def search_published(
     """Search the plans of a published job on its own cluster.
 
     Alike are plans without context parallelism unless the job had it, with tensor parallelism inside a scale-up domain,
-    recomputation as published where the job ran all of it again (it knew no better), and no newer sharding.
+    recomputation as published where the job ran all of it again (it knew no better), and no newer sharding. All may fill the memory, as
+    the published plan did.
 
     >>> found = search_published("megatron-1t", "calibrated")
     >>> found.alike.rank(found.plan)[0] < found.everything.rank(found.plan)[0]
@@ -56,6 +57,7 @@ def search_published(
         efficiencies=efficiencies,
         micro_batch=micro_batches,
         sharding=SHARDINGS,
+        capacity=row.node.device.usable_memory,
         sequence_parallel=plan.sequence_parallel,
     )
     shardings = _SIMPLER.get(plan.sharding, SHARDINGS)
