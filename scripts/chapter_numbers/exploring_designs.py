@@ -305,14 +305,12 @@ def numbers() -> dict[str, Any]:
         },
         "own": {
             name: {
-                "sources": str(found[0].sources),
-                **{f"after_{w.points}": _share(w.error, 1) for w in found},
-                **{f"width_{w.points}": f"{w.width:.2f}" for w in found},
+                **{f"after_{w.points}": _share(w.error, 1) for w in found if w.points != 2},
                 "held": _share(found[-1].held, 0),
             }
             for name, found in own_points.shipped().items()
-        }
-        | {"common": _share(intervals.checks("inference")["common"], 0)},
+            if name in ("inference", "training_step")
+        },
         "seventy": {
             "fit": f"{len(seventy.fitting):,}",
             "front": str(len(front)),
