@@ -542,12 +542,12 @@ def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
     made = capacity.replica_of(d, **asked, cached_len=q.kept.found)
     fit = capacity.sequences(d, **asked)
     room = float(fit.budget / fit.token_bytes) * d.split.dp
-    prompts = tuple((factor * mean, factor * spread) for mean, spread in q.kept.prompts(d))
+    budget = float(held.given["max_num_batched_tokens"])
+    prompts = q.kept.prompts(d, float(fit.tokens) + q.kept.shared_len, made.step_times, budget)
     known = {f.name: getattr(made, f.name) for f in fields(Replica)}
     known["step_times"] = tuple(factor * t for t in made.step_times)
-    made = _Cached(**known, prefixes=q.kept, prompts=prompts, room=room, held=float(fit.tokens)).hitting(
-        q.kept.hit_rate
-    )
+    slower = tuple(p.slower(factor) for p in prompts)
+    made = _Cached(**known, prefixes=q.kept, prompts=slower, room=room, held=float(fit.tokens)).hitting(q.kept.hit_rate)
     itl = q.slo.itl if q.slo is not None else None
     pace = made.max_running if itl is None else made.batch_in_pace(itl)
     return made.with_max_running(max(1, pace))
@@ -558,7 +558,7 @@ class _Cached(Replica):
     """A replica whose prompts find part of themselves in its cache."""
 
     prefixes: Any = None
-    prompts: Any = ()  # mean and deviation of the time of a prompt that finds its prefix, and of one that does not
+    prompts: Any = ()  # one that finds its prefix, and one that does not
     room: float = 0.0  # tokens of the whole cache, the shared text left out
     held: float = 0.0  # of them by a running sequence
     hit_rate: float = 1.0
@@ -567,6 +567,10 @@ class _Cached(Replica):
         """The same where so many prompts find their prefix."""
         timed: _Cached = self.prefixes.timed(self, self.prompts, hit_rate)
         return replace(timed, hit_rate=hit_rate)
+
+    def with_max_running(self, slots: int) -> "_Cached":
+        fewer: Any = super().with_max_running(slots)
+        return fewer.hitting(self.hit_rate)
 
 
 def _loaded(q: ServeSpec, made: Any, rate: float, replicas: int) -> Load:

@@ -23,11 +23,18 @@ class _Known(Replica):
         return self.full
 
 
-def traced_replica(replica: Replica, prefill_time: Any, step: Any, steps: Any, variation: Any, slots: Any) -> _Known:
-    """The replica with a traced prompt and step of its full batch; the steps of other batches follow from that one."""
+def traced_replica(
+    replica: Replica, prefill_time: Any, step: Any, steps: Any, variation: Any, slots: Any, shared: Any = 0.0
+) -> _Known:
+    """The replica with a traced prompt and step of its full batch; the steps of other batches follow from that one.
+
+    ``shared`` are the steps that a prompt shares with answers.
+    """
     others = [made(t, "at_batch", {"x0": step, "x1": float(n)}) for n, t in enumerate(replica.step_times[:-1], 1)]
-    full = request_capacity(slots, prefill_time, step, steps).called("capacity of a replica")
-    return _Known(prefill_time, steps, (*others, step), variation, replica.origins, replica.variation, full)
+    full = request_capacity(slots, prefill_time, step, steps + shared).called("capacity of a replica")
+    return _Known(
+        prefill_time, steps, (*others, step), variation, replica.origins, replica.variation, prompt_steps=shared, full=full
+    )
 
 
 def share_met(load: Load, r: _Known, rate: Any, replicas: Any, slots: Any, targets: dict[str, Any]) -> Any:
@@ -48,14 +55,18 @@ def share_met(load: Load, r: _Known, rate: Any, replicas: Any, slots: Any, targe
     names = ("batch_full", "batch_mean", "batch_variance")
     full, mean, variance = (
         made(float(v), name, {"x0": crowd, "x1": each, "x2": shared}, unit="1").called(before + name.replace("_", " "))
-        for v, name in zip(states, names, strict=True)
+        for v, name in zip(states[:3], names, strict=True)
     )
+    prompt = r.prefill_time
+    if load.replica.added_times:
+        found = {"x0": prompt, "x1": crowd, "x2": each, "x3": shared}
+        prompt = made(float(load.prompt_time), "in_batches", found, unit="s").called(f"{before}what a prompt adds to its steps")
     delayed = waiting_share(full, rho).called(f"{before}no place free")
     beyond = (delayed * rho).called(f"{before}somebody waits")
     running = ((mean / shared * (1 - beyond) + slots * beyond) * replicas).called(f"{before}running")
     asked = replace(
         load, replica=r, rate=rate, replicas=replicas, blocking=full, utilisation=rho, delayed=delayed, running=running,
-        batch_variance=variance / shared**2, ttft_target=targets.get("ttft"), itl_target=None,
+        batch_variance=variance / shared**2, prompt_time=prompt, ttft_target=targets.get("ttft"), itl_target=None,
     )  # fmt: skip
     met: Any = 1.0
     if load.ttft_target is not None:
