@@ -8,6 +8,7 @@ from typing import Any
 
 from mlsysim import inference, units
 from mlsysim.capacity import Replica
+from mlsysim.capacity.pace import lengths
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
 from mlsysim.serving.fleet import agents, chats
@@ -16,6 +17,7 @@ from mlsysim.serving_steps import Batch, step_model
 TRAFFIC = ("requests", "chats", "agents")  # what requests are: each by itself, or turns of conversations
 _USUAL = {"chats": chats.__kwdefaults__ or {}, "agents": agents.__kwdefaults__ or {}}
 _HALVINGS = 60
+_MANY = 1e9  # a mean of which no fraction counts
 
 
 def usual_traffic(traffic: str) -> dict[str, Any]:
@@ -89,6 +91,31 @@ class Prefixes:
         square = mean(t * t + p.deviation**2 for t, p in zip(last, prompts, strict=True))
         typical = mean(last)
         return replace(r, prompt_variation=math.sqrt(max(0.0, square - typical * typical)) / typical if typical else 0.0)
+
+    def hits(self, rate: float, room: float, running: float) -> float:
+        """Share of the turns that find what was said before, while conversations come and go.
+
+        Parameters
+        ----------
+        rate : float, 1/s
+            Turns that one replica gets, on average.
+        room : float, token
+            Of its cache.
+        running : float, token
+            Of them that running sequences hold, on average.
+
+        Assumptions: conversations begin at random, so that what those under way hold is a sum of a Poisson number of contexts: with a
+        variance of its mean times the mean context times 1 + c^2, where c is the variation of contexts. Turns come and run in
+        proportion; while more is held than there is room for, turns are lost.
+        """
+        if self.turns is None:
+            return self.hit_rate
+        context = self.input_len - self.shared_len + self.output_len
+        held = running + rate * (1.0 - 1.0 / self.turns) * self.pause * context
+        clump = context * (1.0 + (self.deviation / context) ** 2)
+        amounts = [(x / _MANY, share * x / _MANY) for x, share in lengths(_MANY, math.sqrt(clump / held))]
+        found = sum(turns * self.kept(rate * x, room - x * running) for x, turns in amounts)
+        return found / sum(turns for _, turns in amounts)
 
     def kept(self, rate: float, room: float) -> float:
         """Share of the turns that find what was said before, in a cache whose oldest blocks go first.

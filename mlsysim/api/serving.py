@@ -586,7 +586,7 @@ def _loaded(q: ServeSpec, made: Any, rate: float, replicas: int) -> Load:
     if made.prefixes.turns is None:
         return found
     for _ in range(_ROUNDS):
-        kept = made.prefixes.kept(rate / replicas, made.room - float(found.running) / replicas * made.held)
+        kept = made.prefixes.hits(rate / replicas, made.room, float(found.running) / replicas * made.held)
         less = made.hitting(kept)
         if rate >= replicas * less.capacity:
             raise _OverloadError(
