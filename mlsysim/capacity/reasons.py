@@ -45,7 +45,7 @@ def share_met(load: Load, r: _Known, rate: Any, replicas: Any, slots: Any, targe
     """
     before = f"with {plain(replicas)} replicas: " if replicas > 1 else "with one replica: "
     rho = utilisation(rate, (replicas * r.capacity).called(f"{before}capacity")).called(f"{before}utilisation")
-    shared = sharing(load.routing, replicas)
+    shared = sharing(load.routing, replicas, load.replica.variation)
     crowd = (rate * shared / replicas).called(f"{before}rate of a crowd") if replicas > 1 else rate
     throughputs = tuple(load.replica.throughput(n) for n in range(1, load.replica.max_running + 1))
     steps_of_all = made(load.replica.step_times, "each_batch", {"x0": r.step_times[-1]}).called("step of each batch")

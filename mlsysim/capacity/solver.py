@@ -208,7 +208,7 @@ class Load(Result):
     @property
     def _places(self) -> dict[str, Num]:
         """The queue for a place, as the equations of a wait take it: of the replicas that have one in common."""
-        shared = sharing(self.routing, self.replicas) * self.replica.capacity
+        shared = sharing(self.routing, self.replicas, self.replica.variation) * self.replica.capacity
         return {"delayed": self.delayed, "capacity": shared, "utilisation": self.utilisation}
 
     @property
@@ -496,7 +496,7 @@ def load(
             f"load: rate = {rate} must be below the {capacity:.4g} requests/s of {replicas} replica(s); "
             "more replicas or a lower rate"
         )
-    shared = sharing(routing, replicas)
+    shared = sharing(routing, replicas, replica.variation)
     blocking, mean, variance, prompt = _chain(rate * shared / replicas, replica, shared)
     delayed = waiting_share(blocking, rho)
     beyond = delayed * rho  # share of the time with somebody in the queue
