@@ -23,6 +23,7 @@ _RESIDENCES = 25.0  # of a steady run
 _REQUESTS = 1000.0  # of one at least
 _PLAYS = 7
 _DRAWN = 60_000  # turns, in runs of which the most typical is played
+_LOST = 0.01  # of the tokens of prompts
 _ALIKE = 0.05  # a difference in replicas that nobody need explain
 
 
@@ -154,7 +155,8 @@ def _search(s: "Served", load: Load, plays: int) -> Confirmed:
         one.mean("preemptions"), "", "",
     )  # fmt: skip
     if fewest is not None and abs(fewest - n) > max(1.0, _ALIKE * n):
-        found = replace(found, reason=_cause(load, found, s.question.kept.turns is not None))
+        cached = getattr(one.simulation, "found_share", 1.0)
+        found = replace(found, reason=_cause(load, found, s.question.kept, fewest > n, cached))
     return replace(found, text=_words(s, found))
 
 
@@ -180,7 +182,7 @@ def _words(s: "Served", found: Confirmed) -> str:
     return f"{said}: {found.reason}" if found.reason else said
 
 
-def _cause(load: Load, found: Confirmed, talks: bool) -> str:
+def _cause(load: Load, found: Confirmed, kept: Prefixes, more: bool, cached: float) -> str:
     """The latency in which the two differ, and what the simulator does that the closed form does not."""
     both = {
         "TTFT": (found.ttft_quantile_s, float(load.ttft_quantile), load.ttft_target),
@@ -193,12 +195,19 @@ def _cause(load: Load, found: Confirmed, talks: bool) -> str:
         asked.items(), key=lambda item: abs(math.log(item[1][0] / item[1][1])) if item[1][1] > 0 else 0.0
     )
     times = f"{name} is {units.format(played, 's', 3)} where the closed form has {units.format(closed, 's', 3)}"
-    if talks:
-        return f"{times}; the cause is not settled for conversations"
+    if kept.turns is not None:
+        hit = getattr(load.replica, "hit_rate", 1.0)
+        expected = (hit * kept.found + (1.0 - hit) * kept.shared_len) / kept.input_len
+        if not more:
+            return f"{times}; what conversations under way hold varies over hours, for which the closed form leaves room in the cache"
+        if cached < expected - _LOST:
+            return f"{times}; the cache finds {cached:.0%} of the prompts' tokens, where the closed form has {expected:.0%}"
     if found.preemptions:
         return f"{times}; the cache runs out of blocks, {found.preemptions:.3g} times in the run"
     if abs(played / closed - 1) < _ALIKE:
         return f"{times}; no latency of the answer differs by more, so that the shares within the targets alone decide"
-    if played < closed:
-        return f"{times}; prompts share steps with answers, which the closed form lets take turns"
-    return f"{times}; requests wait for places and for prompts, and the closed form counts the longer wait alone"
+    if played > closed:
+        return f"{times}; requests wait for places and for prompts, and the closed form counts the longer wait alone"
+    if name == "TTFT":
+        return f"{times}; prompts that come together share a step, and the closed form lets them wait for each other"
+    return f"{times}; batches vary less than those of exponential answers, which the closed form supposes"

@@ -39,7 +39,13 @@ def why_served(s: "Served") -> Explanation:
         f"{o.devices} devices as {_layout(o)}{': ' + o.infeasible_reason if o.infeasible_reason else ''}"
         for o in s.options
     ]
-    notes = (f"Layouts tried: {'; '.join(tried)}.", _STATES, rates, *(f"Assumed: {text}" for text, _ in ASSUMPTIONS))
+    notes = (
+        f"Layouts tried: {'; '.join(tried)}.",
+        _STATES,
+        rates,
+        s.method,
+        *(f"Assumed: {text}" for text, _ in ASSUMPTIONS),
+    )
     return chain(f"{q.model.name} on {s.devices} x {q.device.name}: {s.layout}", _sized(s, s.load), notes)
 
 
@@ -87,7 +93,9 @@ def _sized(s: "Served", load: Load) -> Any:
     steps = (answer - 1.0).called("decode steps")
     first = _prompt(s, load, prompt)
     if r.added_times:
-        first = made(r.added_times[-1], "added_to", {"x0": first, "x1": step}, unit="s").called("what a prompt adds to a full step")
+        first = made(r.added_times[-1], "added_to", {"x0": first, "x1": step}, unit="s").called(
+            "what a prompt adds to a full step"
+        )
     slots = _places(s, load, first, step, steps, tokens)
     uneven = given(
         r.prompt_variation, "variation of a prompt's time", "1", "the variation of its length, played through"
@@ -142,7 +150,11 @@ def _prompt(s: "Served", load: Load, prompt: Any) -> Any:
 
 
 def _shared(r: Any) -> Any:
-    return given(r.prompt_steps, "steps that a prompt shares", "1", "its tokens over those of a step") if r.prompt_steps else 0.0
+    return (
+        given(r.prompt_steps, "steps that a prompt shares", "1", "its tokens over those of a step")
+        if r.prompt_steps
+        else 0.0
+    )
 
 
 def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: Any) -> Any:

@@ -50,14 +50,18 @@ class Prefixes:
             return 0.0
         return (self.cached_len - self.shared_len) * math.sqrt(self.turns / (self.turns - 1.0))
 
-    def prompts(self, d: Deployment, context: float, step_times: Sequence[float], budget: float) -> "tuple[Prompt, Prompt]":
+    def prompts(
+        self, d: Deployment, context: float, step_times: Sequence[float], budget: float
+    ) -> "tuple[Prompt, Prompt]":
         """A prompt that finds its prefix, and one that finds the shared text alone.
 
         They share steps of at most ``budget`` tokens with answers that see ``context`` tokens; on stages of a pipeline and on several
         attention ranks they have passes of their own.
         """
         fresh = self.variation * (self.input_len - self.found)
-        lost = math.hypot(fresh, self.deviation) if self.deviation else self.variation * (self.input_len - self.shared_len)
+        lost = (
+            math.hypot(fresh, self.deviation) if self.deviation else self.variation * (self.input_len - self.shared_len)
+        )
         shares = d.split.pp == d.split.dp == 1
         beside = _Beside(d, context, step_times, budget) if shares else None
         found, missed = (self._prompt(d, beside, *case) for case in ((self.found, fresh), (self.shared_len, lost)))
@@ -90,7 +94,9 @@ class Prefixes:
         last = [p.added[r.max_running - 1] if p.added else p.time for p in prompts]
         square = mean(t * t + p.deviation**2 for t, p in zip(last, prompts, strict=True))
         typical = mean(last)
-        return replace(r, prompt_variation=math.sqrt(max(0.0, square - typical * typical)) / typical if typical else 0.0)
+        return replace(
+            r, prompt_variation=math.sqrt(max(0.0, square - typical * typical)) / typical if typical else 0.0
+        )
 
     def hits(self, rate: float, room: float, running: float) -> float:
         """Share of the turns that find what was said before, while conversations come and go.

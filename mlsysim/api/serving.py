@@ -29,7 +29,7 @@ from mlsysim.capacity import Load, Replica
 from mlsysim.capacity.routing import ROUTING, USUAL, check_routing
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.cost.rent import Rent, rent_of
-from mlsysim.efficiencies import DEFAULT, describe, has_range
+from mlsysim.efficiencies import DEFAULT, has_range
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment, Generation, format_bytes
 from mlsysim.inference.solver import METHOD
@@ -335,8 +335,8 @@ class Served(Result):
 
     @property
     def details(self) -> list[str]:
-        """What stands behind the answer and is printed when it is explained: energy, places, whose rates, the method, every change."""
-        e, load = self.deployment.efficiencies, self.load
+        """What stands behind the answer and is printed before its derivation: places, energy, every change."""
+        load = self.load
         places = [] if load is None else [
             f"{units.rounded(float(load.running) / self.replicas)} requests run on the {load.replica.max_running} places of a replica "
             f"(--max-num-seqs), of {self.replica_of_all.max_running} that memory holds"
@@ -346,8 +346,6 @@ class Served(Result):
                 *places,
                 *self.bill.lines()[1:],
                 *([] if self.failure is None else [self.failure]),
-                describe(e.name, e.source),
-                self.method,
                 *merge_targets(self.sensitivities),
             ]
         )

@@ -33,7 +33,14 @@ def traced_replica(
     others = [made(t, "at_batch", {"x0": step, "x1": float(n)}) for n, t in enumerate(replica.step_times[:-1], 1)]
     full = request_capacity(slots, prefill_time, step, steps + shared).called("capacity of a replica")
     return _Known(
-        prefill_time, steps, (*others, step), variation, replica.origins, replica.variation, prompt_steps=shared, full=full
+        prefill_time,
+        steps,
+        (*others, step),
+        variation,
+        replica.origins,
+        replica.variation,
+        prompt_steps=shared,
+        full=full,
     )
 
 
@@ -60,7 +67,9 @@ def share_met(load: Load, r: _Known, rate: Any, replicas: Any, slots: Any, targe
     prompt = r.prefill_time
     if load.replica.added_times:
         found = {"x0": prompt, "x1": crowd, "x2": each, "x3": shared}
-        prompt = made(float(load.prompt_time), "in_batches", found, unit="s").called(f"{before}what a prompt adds to its steps")
+        prompt = made(float(load.prompt_time), "in_batches", found, unit="s").called(
+            f"{before}what a prompt adds to its steps"
+        )
     delayed = waiting_share(full, rho).called(f"{before}no place free")
     beyond = (delayed * rho).called(f"{before}somebody waits")
     running = ((mean / shared * (1 - beyond) + slots * beyond) * replicas).called(f"{before}running")

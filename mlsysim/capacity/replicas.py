@@ -213,7 +213,9 @@ class Replica(Result):
     prompt_variation: float = 1.0  # standard deviation over mean of the time of a prompt pass
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     variation: float = 0.0  # standard deviation over mean of the answers' lengths
-    added_times: tuple[float, ...] = ()  # s, that a prompt adds to a step of 1, 2, … sequences that it shares; empty: it shares none
+    added_times: tuple[
+        float, ...
+    ] = ()  # s, that a prompt adds to a step of 1, 2, … sequences that it shares; empty: it shares none
     prompt_steps: float = 0.0  # steps of the batch that a prompt shares
 
     def summary(self) -> list[str]:

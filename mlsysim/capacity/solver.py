@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 ASSUMPTIONS: tuple[tuple[str, str], ...] = (
     ("Requests come as a Poisson process at a steady rate.", "plays a trace, with its bursts and its times of day"),
     ("Answers are so unequal that the queue forgets (exponential).", "draws or replays the lengths"),
-    ("Prompt passes go first and one by one, after the step under way.", "schedules every pass, in chunks"),
+    (
+        "Prompts go first and one by one, after the step under way, in passes or steps of equal length.",
+        "schedules every pass, in chunks",
+    ),
     ("A request waits for a place or for other prompts, not for both.", "lets it wait for both"),
     ("Its own prompt is as unequal as the others', with an exponential tail.", "gives each request its own prompt"),
     ("Replicas get their requests in turn, by the least load, or at random.", "routes each request when it comes"),
@@ -317,7 +320,12 @@ class Load(Result):
         if n == 1 or not all_true(found > 0):
             return []
         return [
-            Term("prompt under way", found, "eq-dealt-share", {"delayed": found, "utilisation": self._busy, "replicas": n})
+            Term(
+                "prompt under way",
+                found,
+                "eq-dealt-share",
+                {"delayed": found, "utilisation": self._busy, "replicas": n},
+            )
         ]
 
     def _paces(self) -> list[Term]:

@@ -785,9 +785,7 @@ def test_one_queue_for_all_replicas_beats_one_each() -> None:
     r = replace(REPLICA, variation=1.0)
     for busy in (0.8, 0.95, 0.99):
         rate = 4 * busy * r.capacity
-        together, dealt, apart = (
-            load(r, rate, 4, routing=name) for name in ("least-loaded", "round-robin", "random")
-        )
+        together, dealt, apart = (load(r, rate, 4, routing=name) for name in ("least-loaded", "round-robin", "random"))
         alone = load(r, busy * r.capacity, 1)
         assert together.place_wait < dealt.place_wait < apart.place_wait == pytest.approx(alone.place_wait)
         assert dealt.prompt_wait < apart.prompt_wait == pytest.approx(alone.prompt_wait)
@@ -810,7 +808,9 @@ def test_batches_of_requests_in_turn_vary_less_the_more_equal_answers_are(variat
             heapq.heappop(inside)
         if look > 500:
             seen.append(len(inside))
-    assert statistics.mean(seen) / statistics.variance(seen) == pytest.approx(sharing("round-robin", m, variation), rel=0.12)
+    assert statistics.mean(seen) / statistics.variance(seen) == pytest.approx(
+        sharing("round-robin", m, variation), rel=0.12
+    )
 
 
 @independent
