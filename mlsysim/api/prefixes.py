@@ -134,7 +134,7 @@ class Prefixes:
             Of cache that no running sequence holds.
 
         Assumptions: conversations return to their replica; pauses are exponential; what is not used for the characteristic time T of
-        the cache is gone, where T is the time in which what idle conversations leave there fills the room (che2002). A last turn
+        the cache is gone, where T is the time in which what idle conversations leave there fills the room (che2002hierarchical). A last turn
         leaves its tokens too.
         """
         if self.turns is None:

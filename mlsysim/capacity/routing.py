@@ -30,8 +30,8 @@ def sharing(routing: str, replicas: int, variation: float) -> float:
     """How many replicas have one crowd of requests in common, as far as its ups and downs go.
 
     The number in a replica that gets its requests in turn varies by z of what it would by chance, as in 1 / z replicas whose batches
-    are kept equal: z = 1 - (1 - 1/N) E[min(S, S')] / E[S] for the times S and S' of two requests (whitt1993approximations,
-    peakedness), which are as unequal as their answers. Exponential ones leave (1 + 1/N) / 2, equal ones 1/N.
+    are kept equal: z = 1 - (1 - 1/N) E[min(S, S')] / E[S] for the times S and S' of two requests, which are inside
+    together for the shorter of them, and are as unequal as their answers. Exponential ones leave (1 + 1/N) / 2, equal ones 1/N.
 
     >>> sharing("random", 9, 1.0), round(sharing("round-robin", 9, 1.0), 2), round(sharing("round-robin", 9, 0.0), 2)
     (1.0, 1.8, 9.0)
