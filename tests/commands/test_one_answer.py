@@ -136,7 +136,9 @@ def test_a_range_says_its_share_and_whose_errors_it_is_of() -> None:
 
 
 @pytest.mark.parametrize("more", [["--rate", "5", "--ttft", "1 s"], []], ids=len)
-def test_an_explanation_says_whose_rates_and_which_method_once(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_says_whose_rates_and_which_method_once(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["serve", "--model", L8, "--device", "H100", "--explain", *more]) == 0
     said = capsys.readouterr().out
     assert said.count("Efficiencies: ") == said.count("Method: ") == 1

@@ -37,7 +37,9 @@ def test_a_shared_prefix_is_held_once() -> None:
         mlsysim.serve("Qwen3-32B", "H200", **asked, **{name: 28_000}).load.replica  # type: ignore[union-attr]
         for name in ("cached_len", "shared_len")
     )
-    assert own.prefill_time == shared.prefill_time and own.prompt_variation == pytest.approx(shared.prompt_variation, rel=0.1)
+    assert own.prefill_time == shared.prefill_time and own.prompt_variation == pytest.approx(
+        shared.prompt_variation, rel=0.1
+    )
     assert shared.max_running > 5 * own.max_running or shared.max_running == 256  # what the server runs at most
     assert own.step_times[0] == shared.step_times[0]  # a step reads it all the same
 
