@@ -532,6 +532,25 @@ def _room(q: ServeSpec, d: Deployment) -> str:
 
 def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
     """The replica, its times longer by a factor; places that would miss the pace are not used."""
+    key = (id(d), q.kept, q.input_len, q.output_len, q.length_variation, q.server, q.options)
+    if key not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = d, _timed(q, d)  # with what its key names, so that no other deployment takes that place
+    made = _known[key][1]
+    times, slower = tuple(factor * t for t in made.step_times), tuple(p.slower(factor) for p in made.prompts)
+    made = replace(made, step_times=times, prompts=slower).hitting(q.kept.hit_rate)
+    itl = q.slo.itl if q.slo is not None else None
+    pace = made.max_running if itl is None else made.batch_in_pace(itl)
+    return made.with_max_running(max(1, pace))
+
+
+_MOST_KNOWN = 32
+_known: dict[tuple[Any, ...], "tuple[Deployment, _Cached]"] = {}  # one answer asks for the same with other targets and rates
+
+
+def _timed(q: ServeSpec, d: Deployment) -> "_Cached":
+    """The replica with all places that memory holds, and what prompts take beside its batches."""
     held = _held(q, d)
     asked = {
         "input_len": q.input_len, "output_len": q.output_len, "variation": q.length_variation, "shared_len": q.kept.shared_len,
@@ -543,12 +562,7 @@ def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
     budget = float(held.given["max_num_batched_tokens"])
     prompts = q.kept.prompts(d, float(fit.tokens) + q.kept.shared_len, made.step_times, budget)
     known = {f.name: getattr(made, f.name) for f in fields(Replica)}
-    known["step_times"] = tuple(factor * t for t in made.step_times)
-    slower = tuple(p.slower(factor) for p in prompts)
-    made = _Cached(**known, prefixes=q.kept, prompts=slower, room=room, held=float(fit.tokens)).hitting(q.kept.hit_rate)
-    itl = q.slo.itl if q.slo is not None else None
-    pace = made.max_running if itl is None else made.batch_in_pace(itl)
-    return made.with_max_running(max(1, pace))
+    return _Cached(**known, prefixes=q.kept, prompts=prompts, room=room, held=float(fit.tokens))
 
 
 @dataclass(frozen=True)
