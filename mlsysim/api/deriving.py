@@ -53,7 +53,8 @@ _STATES = (
     "In the lines: fewest_replicas is the first number whose share within the targets suffices, fewest_below_one the first whose "
     "utilisation is below one; at_batch(step, n) and each_batch(step) are the lines of the step with another batch; batch_full, batch_mean and "
     "batch_variance are of the birth-and-death chain whose throughput with n requests in a crowd of replicas is that of batch n / crowd; "
-    "added_to(prompt, step) is a step with the prompt less one without, and in_batches(prompt) its mean over the batches; found_busy is the root of the equation of shared arrivals; share_in_pace is the share in time over the batches and lengths of answers."
+    "last(x) is the entry of the full batch and in_batches(x) the mean of the entries over the states, weighted by their throughputs; "
+    "found_busy is the root of the equation of shared arrivals; share_in_pace is the share in time over the batches and lengths of answers."
 )
 
 
@@ -91,16 +92,18 @@ def _sized(s: "Served", load: Load) -> Any:
         d, batch, 1, (tokens if shared is None else tokens + shared) - 1, 1.0, f"step of {r.max_running}"
     )
     steps = (answer - 1.0).called("decode steps")
-    first = _prompt(s, load, prompt)
+    each: Any = None
     if r.added_times:
-        first = made(r.added_times[-1], "added_to", {"x0": first, "x1": step}, unit="s").called(
-            "what a prompt adds to a full step"
-        )
+        said = "the step model of simulate: steps with the prompt, less the same without it"
+        each = given(r.added_times, "what a prompt adds to each batch", "s", said)
+        first = made(r.added_times[-1], "last", {"x0": each}, unit="s").called("what a prompt adds to a full step")
+    else:
+        first = _prompt(s, load, prompt)
     slots = _places(s, load, first, step, steps, tokens)
     uneven = given(
         r.prompt_variation, "variation of a prompt's time", "1", "the variation of its length, played through"
     )
-    made_of = traced_replica(r, first, step, steps, uneven, slots, _shared(r))
+    made_of = traced_replica(r, first, step, steps, uneven, slots, _shared(r), each)
     targets = {n: given(v, f"target for {n.upper()}", "s", CALLER) for n, v in (slo.targets if slo else {}).items()}
     rate = given(float(load.rate), "rate", "1/s", CALLER)
 
@@ -150,6 +153,7 @@ def _prompt(s: "Served", load: Load, prompt: Any) -> Any:
 
 
 def _shared(r: Any) -> Any:
+    """Steps that a prompt shares with answers, or none."""
     return (
         given(r.prompt_steps, "steps that a prompt shares", "1", "its tokens over those of a step")
         if r.prompt_steps
