@@ -92,18 +92,18 @@ def _sized(s: "Served", load: Load) -> Any:
         d, batch, 1, (tokens if shared is None else tokens + shared) - 1, 1.0, f"step of {r.max_running}"
     )
     steps = (answer - 1.0).called("decode steps")
-    each: Any = None
+    added: Any = None
     if r.added_times:
         said = "the step model of simulate: steps with the prompt, less the same without it"
-        each = given(r.added_times, "what a prompt adds to each batch", "s", said)
-        first = made(r.added_times[-1], "last", {"x0": each}, unit="s").called("what a prompt adds to a full step")
+        added = given(r.added_times, "what a prompt adds to each batch", "s", said)
+        first = made(r.added_times[-1], "last", {"x0": added}, unit="s").called("what a prompt adds to a full step")
     else:
         first = _prompt(s, load, prompt)
     slots = _places(s, load, first, step, steps, tokens)
     uneven = given(
         r.prompt_variation, "variation of a prompt's time", "1", "the variation of its length, played through"
     )
-    made_of = traced_replica(r, first, step, steps, uneven, slots, _shared(r), each)
+    made_of = traced_replica(r, first, step, steps, uneven, slots, _shared(r), added)
     targets = {n: given(v, f"target for {n.upper()}", "s", CALLER) for n, v in (slo.targets if slo else {}).items()}
     rate = given(float(load.rate), "rate", "1/s", CALLER)
 

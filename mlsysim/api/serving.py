@@ -546,7 +546,9 @@ def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
 
 
 _MOST_KNOWN = 32
-_known: dict[tuple[Any, ...], "tuple[Deployment, _Cached]"] = {}  # one answer asks for the same with other targets and rates
+_known: dict[
+    tuple[Any, ...], "tuple[Deployment, _Cached]"
+] = {}  # one answer asks for the same with other targets and rates
 
 
 def _timed(q: ServeSpec, d: Deployment) -> "_Cached":

@@ -25,7 +25,14 @@ class _Known(Replica):
 
 
 def traced_replica(
-    replica: Replica, prefill_time: Any, step: Any, steps: Any, variation: Any, slots: Any, shared: Any = 0.0, each: Any = None
+    replica: Replica,
+    prefill_time: Any,
+    step: Any,
+    steps: Any,
+    variation: Any,
+    slots: Any,
+    shared: Any = 0.0,
+    each: Any = None,
 ) -> _Known:
     """The replica with a traced prompt and step of its full batch; the steps of other batches follow from that one.
 
@@ -42,6 +49,7 @@ def traced_replica(
         replica.variation,
         prompt_steps=shared,
         full=full,
+        each=each,
     )
 
 
@@ -70,7 +78,9 @@ def share_met(load: Load, r: _Known, rate: Any, replicas: Any, slots: Any, targe
     prompt = r.prefill_time
     if r.each is not None:
         found = {"x0": r.each, "x1": crowd, "x2": each, "x3": shared, "x4": beyond}
-        prompt = made(float(load.prompt_time), "in_batches", found, unit="s").called(f"{before}what a prompt adds to its steps")
+        prompt = made(float(load.prompt_time), "in_batches", found, unit="s").called(
+            f"{before}what a prompt adds to its steps"
+        )
     running = ((mean / shared * (1 - beyond) + slots * beyond) * replicas).called(f"{before}running")
     asked = replace(
         load, replica=r, rate=rate, replicas=replicas, blocking=full, utilisation=rho, delayed=delayed, running=running,
