@@ -210,7 +210,7 @@ def walked(explanation: Explanation) -> Lines:
 def test_the_devices_of_a_service_follow_from_the_lines_alone() -> None:
     found = mlsysim.serve("Qwen3-32B", "B200", slo=SLO(ttft=0.5, itl=0.03), rate=20)
     lines = walked(found.explain())
-    assert lines.value(lines.head) == found.devices == 3
+    assert lines.value(lines.head) == found.devices == 2
     origins = {name: i["origin"] for name, i in lines.inputs.items()}
     assert "nvidia2024blackwell" in origins["memory bandwidth"] and "nvidia2024blackwell" in origins["peak flops"]
     assert "measured alone" in origins["kernels: products 16"]
