@@ -584,7 +584,8 @@ class _Cached(Replica):
 
     def with_max_running(self, slots: int) -> "_Cached":
         fewer: Any = super().with_max_running(slots)
-        return fewer.hitting(self.hit_rate)
+        found: _Cached = fewer.hitting(self.hit_rate)
+        return found
 
 
 def _loaded(q: ServeSpec, made: Any, rate: float, replicas: int) -> Load:
