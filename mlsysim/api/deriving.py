@@ -39,7 +39,13 @@ def why_served(s: "Served") -> Explanation:
         f"{o.devices} devices as {_layout(o)}{': ' + o.infeasible_reason if o.infeasible_reason else ''}"
         for o in s.options
     ]
-    notes = (f"Layouts tried: {'; '.join(tried)}.", _STATES, rates, *(f"Assumed: {text}" for text, _ in ASSUMPTIONS))
+    notes = (
+        f"Layouts tried: {'; '.join(tried)}.",
+        _STATES,
+        rates,
+        s.method,
+        *(f"Assumed: {text}" for text, _ in ASSUMPTIONS),
+    )
     return chain(f"{q.model.name} on {s.devices} x {q.device.name}: {s.layout}", _sized(s, s.load), notes)
 
 
@@ -47,6 +53,7 @@ _STATES = (
     "In the lines: fewest_replicas is the first number whose share within the targets suffices, fewest_below_one the first whose "
     "utilisation is below one; at_batch(step, n) and each_batch(step) are the lines of the step with another batch; batch_full, batch_mean and "
     "batch_variance are of the birth-and-death chain whose throughput with n requests in a crowd of replicas is that of batch n / crowd; "
+    "last(x) is the entry of the full batch and in_batches(x) the mean of the entries over the states, weighted by their throughputs; "
     "found_busy is the root of the equation of shared arrivals; share_in_pace is the share in time over the batches and lengths of answers."
 )
 
@@ -80,17 +87,23 @@ def _sized(s: "Served", load: Load) -> Any:
     varied = given(q.length_variation, "length_variation", "1", CALLER)
     tokens = held_tokens(prompt if shared is None else prompt - shared, answer, varied).called("tokens held")
     ranks = d.split.dp
-    first = _prompt(s, load, prompt)
     batch = given(float(max(r.max_running, ranks)), "batch", "1", "the places of a replica")
     step = traced_pass(
         d, batch, 1, (tokens if shared is None else tokens + shared) - 1, 1.0, f"step of {r.max_running}"
     )
     steps = (answer - 1.0).called("decode steps")
+    added: Any = None
+    if r.added_times:
+        said = "the step model of simulate: steps with the prompt, less the same without it"
+        added = given(r.added_times, "what a prompt adds to each batch", "s", said)
+        first = made(r.added_times[-1], "last", {"x0": added}, unit="s").called("what a prompt adds to a full step")
+    else:
+        first = _prompt(s, load, prompt)
     slots = _places(s, load, first, step, steps, tokens)
     uneven = given(
         r.prompt_variation, "variation of a prompt's time", "1", "the variation of its length, played through"
     )
-    made_of = traced_replica(r, first, step, steps, uneven, slots)
+    made_of = traced_replica(r, first, step, steps, uneven, slots, _shared(r), added)
     targets = {n: given(v, f"target for {n.upper()}", "s", CALLER) for n, v in (slo.targets if slo else {}).items()}
     rate = given(float(load.rate), "rate", "1/s", CALLER)
 
@@ -139,6 +152,15 @@ def _prompt(s: "Served", load: Load, prompt: Any) -> Any:
     return (share * found + (1 - share) * lost).called("prompt pass")
 
 
+def _shared(r: Any) -> Any:
+    """Steps that a prompt shares with answers, or none."""
+    return (
+        given(r.prompt_steps, "steps that a prompt shares", "1", "its tokens over those of a step")
+        if r.prompt_steps
+        else 0.0
+    )
+
+
 def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: Any) -> Any:
     """Places of a replica: what memory holds, what the server is told, and how many are in pace."""
     d, q, r = s.deployment, s.question, load.replica
@@ -175,9 +197,10 @@ def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: 
     if q.slo is not None and q.slo.itl is not None and r.max_running < min(int(room), _MOST_SEQS):
         target = given(q.slo.itl, "target for ITL", "s", CALLER)
         tried = given(float(r.max_running), "places tried", "1", "one number after the other, up to the target")
-        pace = loaded_itl(tried, first, step, steps).called("time between tokens, full batch")
+        cycle = steps + _shared(r)
+        pace = loaded_itl(tried, first, step, cycle).called("time between tokens, full batch")
         later = made(s.replica_of_all.step_times[r.max_running], "at_batch", {"x0": step, "x1": tried + 1})
-        more = loaded_itl(tried + 1, first, later, steps).called("the same with one place more")
+        more = loaded_itl(tried + 1, first, later, cycle).called("the same with one place more")
         aims = {"x0": tried, "x1": pace, "x2": more, "x3": target}
         places = (*places, made(float(r.max_running), "most_in_pace", aims, unit="1").called("places in pace"))
     return made(float(r.max_running), "min", {f"x{i}": x for i, x in enumerate(places)}).called("places of a replica")

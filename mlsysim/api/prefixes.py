@@ -1,18 +1,23 @@
 """What of a prompt is in the cache already: a shared prefix, a hit rate, turns of conversations. As ``serve`` counts it."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from mlsysim import inference, units
 from mlsysim.capacity import Replica
+from mlsysim.capacity.pace import lengths
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment
 from mlsysim.serving.fleet import agents, chats
+from mlsysim.serving_steps import Batch, step_model
 
 TRAFFIC = ("requests", "chats", "agents")  # what requests are: each by itself, or turns of conversations
 _USUAL = {"chats": chats.__kwdefaults__ or {}, "agents": agents.__kwdefaults__ or {}}
 _HALVINGS = 60
+_MANY = 1e9  # a mean of which no fraction counts
 
 
 def usual_traffic(traffic: str) -> dict[str, Any]:
@@ -38,25 +43,85 @@ class Prefixes:
         """Leading tokens of a prompt that is in the cache."""
         return max(self.cached_len, self.shared_len)
 
-    def prompts(self, d: Deployment) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Mean and standard deviation of the time of a prompt that finds its prefix, and of one that finds the shared text alone, s."""
-        return self._time(d, self.found), self._time(d, self.shared_len)
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the tokens that a conversation said before: its turns end with the same chance each; 0 of requests."""
+        if self.turns is None or self.turns == 1:
+            return 0.0
+        return (self.cached_len - self.shared_len) * math.sqrt(self.turns / (self.turns - 1.0))
 
-    def _time(self, d: Deployment, cached: float) -> tuple[float, float]:
-        batch, new = float(d.split.dp), self.input_len - cached
-        mean = float(inference.prefill(d, input_len=self.input_len, batch=batch, cached_len=cached).time)
-        if not self.variation:
-            return mean, 0.0
-        longer = self.input_len + self.variation * new
-        return mean, float(inference.prefill(d, input_len=longer, batch=batch, cached_len=cached).time) - mean
+    def prompts(
+        self, d: Deployment, context: float, step_times: Sequence[float], budget: float
+    ) -> "tuple[Prompt, Prompt]":
+        """A prompt that finds its prefix, and one that finds the shared text alone.
 
-    def timed(self, r: Replica, prompts: Any, hit_rate: float) -> Replica:
+        They share steps of at most ``budget`` tokens with answers that see ``context`` tokens; on stages of a pipeline and on several
+        attention ranks they have passes of their own.
+        """
+        fresh = self.variation * (self.input_len - self.found)
+        lost = (
+            math.hypot(fresh, self.deviation) if self.deviation else self.variation * (self.input_len - self.shared_len)
+        )
+        shares = d.split.pp == d.split.dp == 1
+        beside = _Beside(d, context, step_times, budget) if shares else None
+        found, missed = (self._prompt(d, beside, *case) for case in ((self.found, fresh), (self.shared_len, lost)))
+        return found, missed
+
+    def _prompt(self, d: Deployment, beside: "_Beside | None", cached: float, spread: float) -> "Prompt":
+        batch, longer = float(d.split.dp), self.input_len + spread
+
+        def alone(tokens: float) -> float:
+            return float(inference.prefill(d, input_len=tokens, batch=batch, cached_len=cached).time)
+
+        mean = alone(self.input_len)
+        if beside is None:
+            return Prompt(mean, alone(longer) - mean)
+        added, more = (beside.added(tokens - cached, cached) for tokens in (self.input_len, longer))
+        # what it shares with the fullest batch stands for the others
+        return Prompt(mean, more[-1] - added[-1], added, max(1.0, (self.input_len - cached) / beside.budget))
+
+    def timed(self, r: Replica, prompts: "Sequence[Prompt]", hit_rate: float) -> Replica:
         """The replica whose prompts find their prefix with this chance."""
         shares = (hit_rate, 1.0 - hit_rate)
-        mean = sum(p * t for p, (t, _) in zip(shares, prompts, strict=True))
-        square = sum(p * (t * t + s * s) for p, (t, s) in zip(shares, prompts, strict=True))
-        spread = math.sqrt(max(0.0, square - mean * mean))
-        return replace(r, prefill_time=mean, prompt_variation=spread / mean if mean else 0.0)
+
+        def mean(values: Iterable[float]) -> float:
+            return sum(share * value for share, value in zip(shares, values, strict=True))
+
+        places = zip(*(p.added[: r.max_running] for p in prompts), strict=True)
+        r = replace(
+            r, prefill_time=mean(p.time for p in prompts), added_times=tuple(map(mean, places)), prompt_steps=mean(p.steps for p in prompts)
+        )  # fmt: skip
+        last = [p.added[r.max_running - 1] if p.added else p.time for p in prompts]
+        square = mean(t * t + p.deviation**2 for t, p in zip(last, prompts, strict=True))
+        typical = mean(last)
+        return replace(
+            r, prompt_variation=math.sqrt(max(0.0, square - typical * typical)) / typical if typical else 0.0
+        )
+
+    def hits(self, rate: float, room: float, running: float) -> float:
+        """Share of the turns that find what was said before, while conversations come and go.
+
+        Parameters
+        ----------
+        rate : float, 1/s
+            Turns that one replica gets, on average.
+        room : float, token
+            Of its cache.
+        running : float, token
+            Of them that running sequences hold, on average.
+
+        Assumptions: conversations begin at random, so that what those under way hold is a sum of a Poisson number of contexts: with a
+        variance of its mean times the mean context times 1 + c^2, where c is the variation of contexts. Turns come and run in
+        proportion; while more is held than there is room for, turns are lost.
+        """
+        if self.turns is None:
+            return self.hit_rate
+        context = self.input_len - self.shared_len + self.output_len
+        held = running + rate * (1.0 - 1.0 / self.turns) * self.pause * context
+        clump = context * (1.0 + (self.deviation / context) ** 2)
+        amounts = [(x / _MANY, share * x / _MANY) for x, share in lengths(_MANY, math.sqrt(clump / held))]
+        found = sum(turns * self.kept(rate * x, room - x * running) for x, turns in amounts)
+        return found / sum(turns for _, turns in amounts)
 
     def kept(self, rate: float, room: float) -> float:
         """Share of the turns that find what was said before, in a cache whose oldest blocks go first.
@@ -69,7 +134,7 @@ class Prefixes:
             Of cache that no running sequence holds.
 
         Assumptions: conversations return to their replica; pauses are exponential; what is not used for the characteristic time T of
-        the cache is gone, where T is the time in which what idle conversations leave there fills the room (che2002). A last turn
+        the cache is gone, where T is the time in which what idle conversations leave there fills the room (che2002hierarchical). A last turn
         leaves its tokens too.
         """
         if self.turns is None:
@@ -89,6 +154,47 @@ class Prefixes:
             middle = (low + high) / 2
             low, high = (middle, high) if idle(middle) < room else (low, middle)
         return -math.expm1(-low / self.pause)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt: its pass alone with its deviation, and what it adds to a step of 1, 2, … answers where it shares so many steps; s."""
+
+    time: float
+    deviation: float
+    added: tuple[float, ...] = ()
+    steps: float = 0.0
+
+    def slower(self, factor: float) -> "Prompt":
+        """The same with longer times."""
+        return Prompt(factor * self.time, factor * self.deviation, tuple(factor * t for t in self.added), self.steps)
+
+
+class _Beside:
+    """Prompts in steps of answers, by the step model of the simulator."""
+
+    def __init__(self, d: Deployment, context: float, step_times: Sequence[float], budget: float) -> None:
+        self.model, self.steps, self.times, self.budget = d.model, step_model(d), step_times, budget
+        self.answer = Batch.of(d.model, decodes=[context])
+        most = len(step_times)
+        self.batches = sorted({min(most, round(1.5**k)) for k in range(math.ceil(math.log(most, 1.5)) + 1)})
+
+    def added(self, new: float, cached: float) -> tuple[float, ...]:
+        """What a prompt of so many new tokens adds to a step of 1, 2, … answers: some batches are timed, those between lie on lines."""
+        known = [self._added(new, cached, batch) for batch in self.batches]
+        found = known[:1]
+        for (low, high), (one, other) in zip(pairwise(self.batches), pairwise(known), strict=True):
+            found += [one + (other - one) * (n - low) / (high - low) for n in range(low + 1, high + 1)]
+        return tuple(found)
+
+    def _added(self, new: float, cached: float, batch: int) -> float:
+        a, room, time = self.answer, max(1.0, self.budget - batch), 0.0
+        while new > 0:
+            chunk = Batch.of(self.model, [(min(new, room), cached)])
+            step = replace(chunk, decodes=batch, context=batch * a.context, windowed_context=batch * a.windowed_context)
+            time += float(self.steps.time(step)) - self.times[batch - 1]
+            new, cached = new - room, cached + room
+        return time
 
 
 def prefixes_of(

@@ -31,7 +31,7 @@ from mlsysim.capacity import Load, Replica
 from mlsysim.capacity.routing import ROUTING, USUAL, check_routing
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.cost.rent import Rent, rent_of
-from mlsysim.efficiencies import DEFAULT, describe, has_range
+from mlsysim.efficiencies import DEFAULT, has_range
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment, Generation, format_bytes
 from mlsysim.inference.solver import METHOD
@@ -352,8 +352,8 @@ class Served(Result):
 
     @property
     def details(self) -> list[str]:
-        """What stands behind the answer and is printed when it is explained: energy, places, whose rates, the method, every change."""
-        e, load = self.deployment.efficiencies, self.load
+        """What stands behind the answer and is printed before its derivation: places, energy, every change."""
+        load = self.load
         places = [] if load is None else [
             f"{units.rounded(float(load.running) / self.replicas)} requests run on the {load.replica.max_running} places of a replica "
             f"(--max-num-seqs), of {self.replica_of_all.max_running} that memory holds"
@@ -363,8 +363,6 @@ class Served(Result):
                 *places,
                 *self.bill.lines()[1:],
                 *([] if self.failure is None else [self.failure]),
-                describe(e.name, e.source),
-                self.method,
                 *merge_targets(self.sensitivities),
             ]
         )
@@ -560,6 +558,27 @@ def _room(q: ServeSpec, d: Deployment) -> str:
 
 def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
     """The replica, its times longer by a factor; places that would miss the pace are not used."""
+    key = (id(d), q.kept, q.input_len, q.output_len, q.length_variation, q.server, q.options)
+    if key not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = d, _timed(q, d)  # with what its key names, so that no other deployment takes that place
+    made = _known[key][1]
+    times, slower = tuple(factor * t for t in made.step_times), tuple(p.slower(factor) for p in made.prompts)
+    made = replace(made, step_times=times, prompts=slower).hitting(q.kept.hit_rate)
+    itl = q.slo.itl if q.slo is not None else None
+    pace = made.max_running if itl is None else made.batch_in_pace(itl)
+    return made.with_max_running(max(1, pace))
+
+
+_MOST_KNOWN = 32
+_known: dict[
+    tuple[Any, ...], "tuple[Deployment, _Cached]"
+] = {}  # one answer asks for the same with other targets and rates
+
+
+def _timed(q: ServeSpec, d: Deployment) -> "_Cached":
+    """The replica with all places that memory holds, and what prompts take beside its batches."""
     held = _held(q, d)
     asked = {
         "input_len": q.input_len, "output_len": q.output_len, "variation": q.length_variation, "shared_len": q.kept.shared_len,
@@ -568,15 +587,10 @@ def _replica(q: ServeSpec, d: Deployment, factor: float) -> Replica:
     made = capacity.replica_of(d, **asked, cached_len=q.kept.found)
     fit = capacity.sequences(d, **asked)
     room = float(fit.budget / fit.token_bytes) * d.split.dp
-    prompts = tuple((factor * mean, factor * spread) for mean, spread in q.kept.prompts(d))
+    budget = float(held.given["max_num_batched_tokens"])
+    prompts = q.kept.prompts(d, float(fit.tokens) + q.kept.shared_len, made.step_times, budget)
     known = {f.name: getattr(made, f.name) for f in fields(Replica)}
-    known["step_times"] = tuple(factor * t for t in made.step_times)
-    made = _Cached(**known, prefixes=q.kept, prompts=prompts, room=room, held=float(fit.tokens)).hitting(
-        q.kept.hit_rate
-    )
-    itl = q.slo.itl if q.slo is not None else None
-    pace = made.max_running if itl is None else made.batch_in_pace(itl)
-    return made.with_max_running(max(1, pace))
+    return _Cached(**known, prefixes=q.kept, prompts=prompts, room=room, held=float(fit.tokens))
 
 
 def open_replica(q: ServeSpec, d: Deployment) -> Replica:
@@ -589,7 +603,7 @@ class _Cached(Replica):
     """A replica whose prompts find part of themselves in its cache."""
 
     prefixes: Any = None
-    prompts: Any = ()  # mean and deviation of the time of a prompt that finds its prefix, and of one that does not
+    prompts: Any = ()  # one that finds its prefix, and one that does not
     room: float = 0.0  # tokens of the whole cache, the shared text left out
     held: float = 0.0  # of them by a running sequence
     hit_rate: float = 1.0
@@ -598,6 +612,11 @@ class _Cached(Replica):
         """The same where so many prompts find their prefix."""
         timed: _Cached = self.prefixes.timed(self, self.prompts, hit_rate)
         return replace(timed, hit_rate=hit_rate)
+
+    def with_max_running(self, slots: int) -> "_Cached":
+        fewer: Any = super().with_max_running(slots)
+        found: _Cached = fewer.hitting(self.hit_rate)
+        return found
 
 
 def _loaded(q: ServeSpec, made: Any, rate: float, replicas: int) -> Load:
@@ -613,7 +632,7 @@ def _loaded(q: ServeSpec, made: Any, rate: float, replicas: int) -> Load:
     if made.prefixes.turns is None:
         return found
     for _ in range(_ROUNDS):
-        kept = made.prefixes.kept(rate / replicas, made.room - float(found.running) / replicas * made.held)
+        kept = made.prefixes.hits(rate / replicas, made.room, float(found.running) / replicas * made.held)
         less = made.hitting(kept)
         if rate >= replicas * less.capacity:
             raise _OverloadError(

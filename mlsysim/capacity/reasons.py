@@ -17,17 +17,40 @@ class _Known(Replica):
     """A replica with traced numbers, whose places have a reason too."""
 
     full: Any = None
+    each: Any = None  # what a prompt adds to a step of 1, 2, … answers
 
     @property
     def capacity(self) -> Any:
         return self.full
 
 
-def traced_replica(replica: Replica, prefill_time: Any, step: Any, steps: Any, variation: Any, slots: Any) -> _Known:
-    """The replica with a traced prompt and step of its full batch; the steps of other batches follow from that one."""
+def traced_replica(
+    replica: Replica,
+    prefill_time: Any,
+    step: Any,
+    steps: Any,
+    variation: Any,
+    slots: Any,
+    shared: Any = 0.0,
+    each: Any = None,
+) -> _Known:
+    """The replica with a traced prompt and step of its full batch; the steps of other batches follow from that one.
+
+    ``shared`` are the steps that a prompt shares with answers, and ``each`` what it adds to those of 1, 2, … of them.
+    """
     others = [made(t, "at_batch", {"x0": step, "x1": float(n)}) for n, t in enumerate(replica.step_times[:-1], 1)]
-    full = request_capacity(slots, prefill_time, step, steps).called("capacity of a replica")
-    return _Known(prefill_time, steps, (*others, step), variation, replica.origins, replica.variation, full)
+    full = request_capacity(slots, prefill_time, step, steps + shared).called("capacity of a replica")
+    return _Known(
+        prefill_time,
+        steps,
+        (*others, step),
+        variation,
+        replica.origins,
+        replica.variation,
+        prompt_steps=shared,
+        full=full,
+        each=each,
+    )
 
 
 def share_met(load: Load, r: _Known, rate: Any, replicas: Any, slots: Any, targets: dict[str, Any]) -> Any:
@@ -38,24 +61,30 @@ def share_met(load: Load, r: _Known, rate: Any, replicas: Any, slots: Any, targe
     """
     before = f"with {plain(replicas)} replicas: " if replicas > 1 else "with one replica: "
     rho = utilisation(rate, (replicas * r.capacity).called(f"{before}capacity")).called(f"{before}utilisation")
-    shared = sharing(load.routing, replicas)
+    shared = sharing(load.routing, replicas, load.replica.variation)
     crowd = (rate * shared / replicas).called(f"{before}rate of a crowd") if replicas > 1 else rate
     throughputs = tuple(load.replica.throughput(n) for n in range(1, load.replica.max_running + 1))
     steps_of_all = made(load.replica.step_times, "each_batch", {"x0": r.step_times[-1]}).called("step of each batch")
-    given = {"x0": r.prefill_time, "x1": steps_of_all, "x2": r.steps}
+    given = {"x0": r.prefill_time if r.each is None else r.each, "x1": steps_of_all, "x2": r.steps + r.prompt_steps}
     each = made(throughputs, "throughputs", given, unit="1/s").called("throughput of each batch")
     states = _chain(plain(crowd), load.replica, plain(shared))
     names = ("batch_full", "batch_mean", "batch_variance")
     full, mean, variance = (
         made(float(v), name, {"x0": crowd, "x1": each, "x2": shared}, unit="1").called(before + name.replace("_", " "))
-        for v, name in zip(states, names, strict=True)
+        for v, name in zip(states[:3], names, strict=True)
     )
     delayed = waiting_share(full, rho).called(f"{before}no place free")
     beyond = (delayed * rho).called(f"{before}somebody waits")
+    prompt = r.prefill_time
+    if r.each is not None:
+        found = {"x0": r.each, "x1": crowd, "x2": each, "x3": shared, "x4": beyond}
+        prompt = made(float(load.prompt_time), "in_batches", found, unit="s").called(
+            f"{before}what a prompt adds to its steps"
+        )
     running = ((mean / shared * (1 - beyond) + slots * beyond) * replicas).called(f"{before}running")
     asked = replace(
         load, replica=r, rate=rate, replicas=replicas, blocking=full, utilisation=rho, delayed=delayed, running=running,
-        batch_variance=variance / shared**2, ttft_target=targets.get("ttft"), itl_target=None,
+        batch_variance=variance / shared**2, prompt_time=prompt, ttft_target=targets.get("ttft"), itl_target=None,
     )  # fmt: skip
     met: Any = 1.0
     if load.ttft_target is not None:

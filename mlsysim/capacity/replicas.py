@@ -213,6 +213,10 @@ class Replica(Result):
     prompt_variation: float = 1.0  # standard deviation over mean of the time of a prompt pass
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     variation: float = 0.0  # standard deviation over mean of the answers' lengths
+    added_times: tuple[
+        float, ...
+    ] = ()  # s, that a prompt adds to a step of 1, 2, … sequences that it shares; empty: it shares none
+    prompt_steps: float = 0.0  # steps of the batch that a prompt shares
 
     def summary(self) -> list[str]:
         one, full = self.step_times[0], self.step_times[-1]
@@ -291,9 +295,20 @@ class Replica(Result):
         spread = self.prefill_time * min(1.0, self.prompt_variation)
         return self.prefill_time - spread, spread
 
+    def added_time(self, batch: int) -> float:
+        """Time that a prompt keeps from the others of a batch: its whole pass, or what it adds to the steps that it shares, s."""
+        return self.added_times[batch - 1] if self.added_times else self.prefill_time
+
+    @property
+    def cycle_steps(self) -> float:
+        """Steps in which a request has a place in the batch."""
+        return self.steps + self.prompt_steps
+
     def throughput(self, batch: int) -> float:
         """Requests per second while so many are in the batch."""
-        return float(request_capacity(float(batch), self.prefill_time, self.step_times[batch - 1], self.steps))
+        return float(
+            request_capacity(float(batch), self.added_time(batch), self.step_times[batch - 1], self.cycle_steps)
+        )
 
     @cached_property
     def throughputs(self) -> tuple[float, ...]:
@@ -307,7 +322,7 @@ class Replica(Result):
 
     def itl(self, batch: int) -> float:
         """Mean time between tokens while so many are in the batch, prompts of the others included, s."""
-        return float(loaded_itl(float(batch), self.prefill_time, self.step_times[batch - 1], self.steps))
+        return float(loaded_itl(float(batch), self.added_time(batch), self.step_times[batch - 1], self.cycle_steps))
 
     def step_time(self, batch: Num) -> Num:
         """Time of a decode step of a batch that is no whole number: on a line between its neighbours, s."""
@@ -328,7 +343,7 @@ class Replica(Result):
             raise InputError(
                 f"with_max_running: max_running = {slots} must lie between 1 and the {self.max_running} that there are"
             )
-        return replace(self, step_times=self.step_times[:slots])
+        return replace(self, step_times=self.step_times[:slots], added_times=self.added_times[:slots])
 
 
 def replica(

@@ -5,14 +5,18 @@ evened out: with a squared coefficient of variation of 1/N. By the least load, t
 one crowd.
 """
 
+from functools import cache
+
 from mlsysim._numeric import Num, maximum, where
 from mlsysim._numeric.traced import Made, applied
+from mlsysim.capacity.pace import lengths
 from mlsysim.capacity.waiting import dealt_share
 from mlsysim.equations import unchecked
 from mlsysim.errors import unknown_name
 
 ROUTING = ("round-robin", "least-loaded", "random")  # names as in mlsysim.simulate, where it has them
 USUAL = "round-robin"  # the default of vLLM's production stack, of simulate, and of many a load balancer
+_MANY = 1e6  # tokens of an answer, of which a fraction of one counts for nothing
 _HALVINGS = 60  # of an interval: more would change nothing
 
 
@@ -22,16 +26,26 @@ def check_routing(owner: str, routing: str) -> None:
         raise unknown_name(f"{owner}: routing", routing, ROUTING)
 
 
-def sharing(routing: str, replicas: int) -> float:
+def sharing(routing: str, replicas: int, variation: float) -> float:
     """How many replicas have one crowd of requests in common, as far as its ups and downs go.
 
-    The number in a replica that gets its requests in turn varies by (1 + 1/N) / 2 of what it would by chance: as in
-    2 N / (N + 1) replicas whose batches are kept equal.
+    The number in a replica that gets its requests in turn varies by z of what it would by chance, as in 1 / z replicas whose batches
+    are kept equal: z = 1 - (1 - 1/N) E[min(S, S')] / E[S] for the times S and S' of two requests, which are inside
+    together for the shorter of them, and are as unequal as their answers. Exponential ones leave (1 + 1/N) / 2, equal ones 1/N.
 
-    >>> sharing("random", 9), sharing("round-robin", 9), sharing("least-loaded", 9)
+    >>> sharing("random", 9, 1.0), round(sharing("round-robin", 9, 1.0), 2), round(sharing("round-robin", 9, 0.0), 2)
     (1.0, 1.8, 9.0)
     """
-    return {"random": 1.0, "round-robin": 2.0 * replicas / (replicas + 1.0), "least-loaded": float(replicas)}[routing]
+    if routing != "round-robin":
+        return {"random": 1.0, "least-loaded": float(replicas)}[routing]
+    return 1.0 / (1.0 - (1.0 - 1.0 / replicas) * shorter_of_two(variation))
+
+
+@cache
+def shorter_of_two(variation: float) -> float:
+    """Mean of the shorter of two answers over the mean answer: 1 of equal ones, 1/2 of exponential ones."""
+    both = lengths(_MANY, variation)
+    return sum(p * q * min(x, y) for x, p in both for y, q in both) / sum(p * x for x, p in both)
 
 
 def dealt(routing: str, replicas: int) -> int:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 ASSUMPTIONS: tuple[tuple[str, str], ...] = (
     ("Requests come as a Poisson process at a steady rate.", "plays a trace, with its bursts and its times of day"),
     ("Answers are so unequal that the queue forgets (exponential).", "draws or replays the lengths"),
-    ("Prompt passes go first and one by one, after the step under way.", "schedules every pass, in chunks"),
+    (
+        "Prompts go first and one by one, after the step under way, in passes or steps of equal length.",
+        "schedules every pass, in chunks",
+    ),
     ("A request waits for a place or for other prompts, not for both.", "lets it wait for both"),
     ("Its own prompt is as unequal as the others', with an exponential tail.", "gives each request its own prompt"),
     ("Replicas get their requests in turn, by the least load, or at random.", "routes each request when it comes"),
@@ -56,6 +59,7 @@ class Load(Result):
     delayed: Num  # share of the requests that find every place taken
     running: Num  # requests in the batches of all replicas, on average
     batch_variance: Num  # of the batch of one replica
+    prompt_time: Num  # that a prompt keeps from the others of its batch, on average, s
     routing: str = USUAL
 
     @property
@@ -92,14 +96,25 @@ class Load(Result):
     @property
     def _busy(self) -> Num:
         """Share of the time for which prompts keep a replica busy."""
-        return self.rate / self.replicas * self.replica.prefill_time
+        return self.rate / self.replicas * self.prompt_time
+
+    @property
+    def own_prompt(self) -> tuple[Num, Num]:
+        """As that of the replica, in the batches under this load: with the answers' part of the steps that the prompt shares, s."""
+        spread = self.prompt_time * min(1.0, self.replica.prompt_variation)
+        return self.prompt_time - spread + self.replica.prompt_steps * self._step, spread
+
+    @property
+    def _step(self) -> Num:
+        """A decode step of the average batch, s."""
+        return self.replica.step_time(maximum(1.0, self.running / self.replicas))
 
     @property
     def _held_up(self) -> tuple[Num, Num, Num, Num]:
         """Of the prompts of others: busy share, variance of their work per second, mean and deviation of the wait for them."""
         r, busy = self.replica, self._busy
         found, drain = self._prompts["delayed"], self._prompts["capacity"] * (1 - self._prompts["utilisation"])
-        work = work_variance(self.routing, self.replicas, busy, r.prefill_time, r.prompt_variation)
+        work = work_variance(self.routing, self.replicas, busy, self.prompt_time, r.prompt_variation)
         return busy, work, self.prompt_wait, sqrt(found * (2 - found)) / drain
 
     @property
@@ -117,7 +132,7 @@ class Load(Result):
     def _prompt_queue(self) -> tuple[str, dict[str, Num]]:
         """The equation of that wait, and what goes into it."""
         r, found, n = self.replica, self._prompts["delayed"], dealt(self.routing, self.replicas)
-        given = {"service_time": r.prefill_time, "variation": r.prompt_variation}
+        given = {"service_time": self.prompt_time, "variation": r.prompt_variation}
         if n == 1:
             return "eq-mg1-wait", {**given, "utilisation": found}
         return "eq-dealt-wait", {**given, "delayed": found, "replicas": 1.0 * n}
@@ -140,12 +155,11 @@ class Load(Result):
     @property
     def step_under_way(self) -> Num:
         """The decode step that a request finds running when it comes, of the average batch: what it waits for at most, s."""
-        each = self.running / self.replicas
-        return minimum(1.0, each) * self.replica.step_time(maximum(1.0, each))
+        return minimum(1.0, self.running / self.replicas) * self._step
 
     def _later(self, time: Num) -> Num:
         """Share whose first token comes later: a step, the longer of the two waits, and then its own prompt."""
-        fixed, spread = self.replica.own_prompt
+        fixed, spread = self.own_prompt
         left = time - fixed - self.step_under_way
         waits = (wait_tail(**q, wait=maximum(0.0, left), own=spread) for q in (self._places, self._prompts))
         return where(left < 0, 1.0, maximum(*waits))
@@ -153,12 +167,12 @@ class Load(Result):
     @property
     def ttft(self) -> Num:
         """Mean time to the first token, s."""
-        return self.replica.prefill_time + self.place_wait + self.prompt_wait
+        return sum(self.own_prompt) + self.place_wait + self.prompt_wait
 
     @property
     def ttft_quantile(self) -> Num:
         """Time to the first token that a share ``quantile`` does not exceed, a request's own prompt included, s."""
-        fixed, spread = self.replica.own_prompt
+        fixed, spread = self.own_prompt
         rare = (1 - self.quantile) / 2  # a wait and a prompt that are both so rare are beyond the quantile together
         waits = (wait_quantile(**queue, quantile=1 - rare) for queue in (self._places, self._prompts))
         low = fixed + self.step_under_way
@@ -177,7 +191,7 @@ class Load(Result):
     @property
     def itl(self) -> Num:
         """Mean time between tokens at this load, s."""
-        return (self.residence - self.replica.prefill_time) / self.replica.steps
+        return (self.residence - self.prompt_time) / self.replica.cycle_steps
 
     @property
     def e2e(self) -> Num:
@@ -197,7 +211,7 @@ class Load(Result):
     @property
     def _places(self) -> dict[str, Num]:
         """The queue for a place, as the equations of a wait take it: of the replicas that have one in common."""
-        shared = sharing(self.routing, self.replicas) * self.replica.capacity
+        shared = sharing(self.routing, self.replicas, self.replica.variation) * self.replica.capacity
         return {"delayed": self.delayed, "capacity": shared, "utilisation": self.utilisation}
 
     @property
@@ -205,8 +219,9 @@ class Load(Result):
         """The queue of prompt passes, as that exponential server which has its mean wait."""
         r, n = self.replica, dealt(self.routing, self.replicas)
         found = found_busy(self._busy, n)
-        alike = r.prefill_time * (1 / n + r.prompt_variation**2) / (1 / n + 1)
-        return {"delayed": found, "capacity": 1 / alike if alike else _NO_TIME, "utilisation": found}
+        alike = self.prompt_time * (1 / n + r.prompt_variation**2) / (1 / n + 1)
+        capacity = where(alike > 0, 1 / where(alike > 0, alike, 1.0), _NO_TIME)
+        return {"delayed": found, "capacity": capacity, "utilisation": found}
 
     def summary(self) -> list[str]:
         r, q = self.replica, share(self.quantile)
@@ -239,7 +254,7 @@ class Load(Result):
         """Where the mean time to the first token goes."""
         from mlsysim.drawing import shapes
 
-        parts = {"place": self.place_wait, "other prompts": self.prompt_wait, "own prompt": self.replica.prefill_time}
+        parts = {"place": self.place_wait, "other prompts": self.prompt_wait, "own prompt": sum(self.own_prompt)}
         return shapes.terms("mean time to the first token", parts)
 
     def explain(self) -> Explanation:
@@ -247,9 +262,9 @@ class Load(Result):
         r, rate = self.replica, self.rate
         cycle = {
             "batch": float(r.max_running),
-            "prefill_time": r.prefill_time,
+            "prefill_time": r.added_time(r.max_running),
             "step_time": r.step_times[-1],
-            "steps": r.steps,
+            "steps": r.cycle_steps,
         }
         share = {"blocking": self.blocking, "utilisation": self.utilisation}
         quantile = {"quantile": self.quantile}
@@ -292,7 +307,7 @@ class Load(Result):
 
     def _lateness(self) -> list[Term]:
         """The share of late first tokens by each of the two waits, with a request's own prompt after it."""
-        fixed, spread = self.replica.own_prompt
+        fixed, spread = self.own_prompt
         if self.ttft_target is None or not all_true(self.ttft_target >= fixed + self.step_under_way):
             return []
         after = {"wait": self.ttft_target - fixed - self.step_under_way, "own": spread}
@@ -304,9 +319,13 @@ class Load(Result):
         found, n = self._prompts["delayed"], dealt(self.routing, self.replicas)
         if n == 1 or not all_true(found > 0):
             return []
-        busy = self.rate / self.replicas * self.replica.prefill_time
         return [
-            Term("prompt under way", found, "eq-dealt-share", {"delayed": found, "utilisation": busy, "replicas": n})
+            Term(
+                "prompt under way",
+                found,
+                "eq-dealt-share",
+                {"delayed": found, "utilisation": self._busy, "replicas": n},
+            )
         ]
 
     def _paces(self) -> list[Term]:
@@ -386,20 +405,27 @@ def _forgotten(rate: float, replica: Replica, shared: float) -> int:
     return max(0, state)
 
 
-def _chain(rate: Num, replica: Replica, shared: float) -> tuple[Num, Num, Num]:
-    """Erlang's recurrence over the states of the batches: share that is full, and mean and variance of the number inside."""
+def _chain(rate: Num, replica: Replica, shared: float) -> tuple[Num, Num, Num, Num]:
+    """Erlang's recurrence over the states of the batches: share that is full, mean and variance of the number inside, and time of a prompt.
+
+    Prompts come as often in a state as it completes requests.
+    """
     after, places = _forgotten(rate, replica, shared), shared * replica.max_running
     blocking, step = 1.0 + 0.0 * rate, erlang_b_step
     mean, square = after + 0.0 * rate, 0.0 * rate  # of the number, and of its distance from where the count begins
+    done = busy = 0.0 * rate  # prompts per second, and the share of the time that they take
     for n in range(after + 1, math.ceil(places - 1e-9) + 1):
-        blocking = step(blocking, rate, _throughput(replica, shared, n))
-        step = unchecked(erlang_b_step)
         inside = min(float(n), places)
+        throughput, each = _throughput(replica, shared, n), min(replica.max_running, max(1, round(inside / shared)))
+        blocking = step(blocking, rate, throughput)
+        step = unchecked(erlang_b_step)
         square = (1 - blocking) * (square + blocking * (inside - mean) ** 2)  # of a mixture of two
         mean = mean * (1 - blocking) + inside * blocking
+        done = done * (1 - blocking) + throughput * blocking
+        busy = busy * (1 - blocking) + throughput * replica.added_time(each) * blocking
         if all_true(blocking == 0):  # below the smallest float: what follows changes nothing
             break
-    return blocking, mean, square
+    return blocking, mean, square, busy / done if replica.added_times else replica.prefill_time + 0.0 * rate
 
 
 def _check(
@@ -478,8 +504,8 @@ def load(
             f"load: rate = {rate} must be below the {capacity:.4g} requests/s of {replicas} replica(s); "
             "more replicas or a lower rate"
         )
-    shared = sharing(routing, replicas)
-    blocking, mean, variance = _chain(rate * shared / replicas, replica, shared)
+    shared = sharing(routing, replicas, replica.variation)
+    blocking, mean, variance, prompt = _chain(rate * shared / replicas, replica, shared)
     delayed = waiting_share(blocking, rho)
     beyond = delayed * rho  # share of the time with somebody in the queue
     return Load(
@@ -494,6 +520,7 @@ def load(
         delayed=delayed,
         running=(mean / shared * (1 - beyond) + replica.max_running * beyond) * replicas,
         batch_variance=variance / shared**2,
+        prompt_time=prompt * (1 - beyond) + replica.added_time(replica.max_running) * beyond,
         routing=routing,
     )
 

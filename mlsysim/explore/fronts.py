@@ -19,6 +19,7 @@ from mlsysim.cost.rent import rent_of
 from mlsysim.declared import in_si
 from mlsysim.efficiencies import lineage, shipped
 from mlsysim.efficiencies.domains import loop_domain
+from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment
 from mlsysim.inference.wiring import CARDS
@@ -104,6 +105,7 @@ class Frontier(Result):
     tried: int
     price: str
     notes: tuple[str, ...] = ()
+    rate: float | None = None  # requests/s, where they were asked for
 
     @property
     def fits(self) -> bool:
@@ -130,6 +132,38 @@ class Frontier(Result):
         found = [p for p in self.points if self.meets(p)]
         return max(found, key=lambda p: p.device_rate, default=None)
 
+    @property
+    def devices(self) -> int | None:
+        """Devices, in whole replicas of the best point, that make the tokens of the rate; None without a rate, or a point."""
+        return None if self.best is None else self._needed(self.best.device_rate)
+
+    @property
+    def devices_range(self) -> tuple[int | None, int | None] | None:
+        """The same at both ends of the range of its throughput."""
+        if self.best is None or self.rate is None or self.best.device_range is None:
+            return None
+        low, high = (self._needed(x) for x in self.best.device_range)
+        return high, low
+
+    def _needed(self, device_rate: float) -> int | None:
+        if self.rate is None or self.best is None:
+            return None
+        each = self.best.devices
+        return each * math.ceil(self.rate * self.output_len / (device_rate * each))
+
+    def _sized(self) -> str:
+        if self.rate is None or self.devices is None:
+            return ""
+        known = (
+            ""
+            if self.devices_range is None
+            else f" ({self.devices_range[0]:,} to {self.devices_range[1]:,} in that range)"
+        )
+        return (
+            f"{self.devices:,}{known} make the tokens of {self.rate:g} requests/s, always full and at mean times; 'serve' adds room for "
+            "chance and sizes a percentile"
+        )
+
     def summary(self) -> Sequence[str]:
         what = f"{self.model.name} on {self.device.name}, {self.input_len:,} tokens in and {self.output_len:,} out"
         if not self.points:
@@ -151,6 +185,7 @@ class Frontier(Result):
             ("least patient", _short(first)),
             ("front", f"{len(self.points)} of {self.tried:,} points; to_frame() has them, explain() a table of them"),
             ("range", _range_words(best, "at the target") if best and asked else _range_words(last, "last point")),
+            ("devices", self._sized()),
             ("measured", "" if near is None else near.words(_looped(near.point))),
             ("cost", self.price),
             *(("note", note) for note in self.notes),
@@ -218,6 +253,9 @@ class Frontier(Result):
             "tried": self.tried,
             "front": [p.to_dict() | {"meets_targets": self.meets(p)} for p in self.points],
             "best": None if best is None else best.to_dict() | {"meets_targets": True},
+            "rate_per_s": self.rate,
+            "devices": self.devices,
+            "devices_range": None if self.devices_range is None else list(self.devices_range),
             "price": self.price,
             "notes": list(self.notes),
         }
@@ -373,6 +411,7 @@ def frontier(
     output_len: int = 1024,
     ttft: float | str | None = None,
     itl: float | str | None = None,
+    rate: float | None = None,
     precisions: Sequence[str] | None = None,
     modes: Sequence[str] = MODES,
     acceptance: float | None = None,
@@ -399,7 +438,9 @@ def frontier(
     ttft : float or str, s, (0, inf), optional
         Target for the time to the first token, as in ``"2 s"``.
     itl : float or str, s, (0, inf), optional
-        Target for the time per output token, as in ``"40 ms"``.
+        Target for the time per output token, as in ``"40 ms"``. Both are means of a loop, in which all requests are as long as the mean.
+    rate : float, 1/s, (0, inf), optional
+        Requests per second, whose tokens the devices of the best point are to make.
     precisions : sequence of str, optional
         Number formats to try, of fp4, fp8 and bf16, or fp4-fp8 where it is asked for (default: all that the device multiplies in).
         A mixture in ``fp4`` has its routed experts in 4 bits and all else in 16, as published checkpoints do; ``fp4-fp8`` has all
@@ -445,6 +486,8 @@ def frontier(
     input_len, output_len = _check("input_len", input_len), _check("output_len", output_len)
     m.check_length("frontier", input_len + output_len)
     targets = _targets(**in_si(frontier, {"ttft": ttft, "itl": itl}))
+    if rate is not None:
+        check_argument("frontier", "rate", rate, "1/s", Domain.of(POSITIVE))
     _check("max_devices", max_devices, 4096)
     _check("drafted", drafted, 16)
     _check_names(m, d, modes, precisions, experts, head)
@@ -465,7 +508,8 @@ def frontier(
             for k, tokens in speculation:
                 loop = _loops(m, found, choices, mode, input_len, output_len, k, tokens)
                 columns.append((name, mode, k > 0, found, choices, loop))
-    return _front(m, d, input_len, output_len, targets, columns, rent, said, pue, acceptance)
+    front = _front(m, d, input_len, output_len, targets, columns, rent, said, pue, acceptance)
+    return dataclasses.replace(front, rate=rate)
 
 
 def _check_names(

@@ -151,7 +151,7 @@ def by_hand(
 
 def test_what_the_slow_end_needs_beyond_what_there_is_is_called_so() -> None:
     """It was said that no number is enough, where 26 are and there were 24."""
-    asked = {"rate": 60.0, "input_len": 512, "output_len": 128, "slo": SLO(ttft=0.5, itl=0.03), "tp": 1}
+    asked = {"rate": 200.0, "input_len": 512, "output_len": 128, "slo": SLO(ttft=0.5, itl=0.03), "tp": 1}
     free = mlsysim.serve("Llama-3.1-8B", "H100", **asked)
     low, high = free.devices_range or (0, 0)
     assert high is not None and low <= free.devices < high
@@ -188,7 +188,10 @@ def test_a_router_and_the_spread_of_answers_change_what_is_needed(capsys: pytest
         load = found[name]["load"]
         assert (1 - load["late"]) * load["in_pace"] >= 0.99 and load["itl_s"] < load["itl_quantile_s"] <= 0.012
     needed = {name: row["total_devices"] for name, row in found.items()}
-    assert needed["least"] <= needed["usual"] < needed["random"] and needed["usual"] < needed["varied"]
+    assert needed["usual"] < needed["random"] and needed["usual"] < needed["varied"]
+    assert (
+        abs(needed["least"] - needed["usual"]) <= 1
+    )  # answers are so alike that dealing them in turn keeps batches as even
     assert "--routing round-robin" in " ".join(found["usual"]["assumed"])
     assert found["random"]["load"]["routing"] == "random"
 

@@ -105,8 +105,21 @@ def batch_variance(rate: float, each: Sequence[float], crowd: float) -> float:
     return math.fsum((n - mean) ** 2 * p for n, p in zip(*_states(rate, each, crowd), strict=True))
 
 
-def throughputs(prompt: float, steps: Sequence[float], count: float) -> list[float]:
-    return [n / (n * prompt + count * t) for n, t in enumerate(steps, 1)]
+def throughputs(prompt: float | Sequence[float], steps: Sequence[float], count: float) -> list[float]:
+    prompts = np.broadcast_to(prompt, len(steps))
+    return [n / (n * p + count * t) for n, (p, t) in enumerate(zip(prompts, steps, strict=True), 1)]
+
+
+def last(values: Sequence[float]) -> float:
+    return values[-1]
+
+
+def in_batches(added: Sequence[float], rate: float, each: Sequence[float], crowd: float, full: float) -> float:
+    """What a prompt adds where it comes: as often in each state as that completes requests, or while others wait."""
+    sizes, chances = _states(rate, each, crowd)
+    done = np.interp(np.array(sizes) / crowd, range(len(each) + 1), [0.0, *each]) * chances
+    batches = [min(len(each), max(1, round(size / crowd))) for size in sizes]
+    return (1 - full) * float(done @ [added[n - 1] for n in batches]) / float(done.sum()) + full * added[-1]
 
 
 def found_busy(busy: float, replicas: float) -> float:
@@ -176,7 +189,7 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         batch_full, batch_mean, batch_variance, throughputs, found_busy, share_in_pace, fewest_replicas, fewest_below_one, most_in_pace,
-        largest_rate, fastest_that_fits,
+        largest_rate, fastest_that_fits, last, in_batches,
     )
 } | {"int": int, "even_share": lambda size, room: size if size <= room else math.gcd(int(size), int(room))}  # fmt: skip
 
@@ -197,7 +210,7 @@ def walked(explanation: Explanation) -> Lines:
 def test_the_devices_of_a_service_follow_from_the_lines_alone() -> None:
     found = mlsysim.serve("Qwen3-32B", "B200", slo=SLO(ttft=0.5, itl=0.03), rate=20)
     lines = walked(found.explain())
-    assert lines.value(lines.head) == found.devices == 3
+    assert lines.value(lines.head) == found.devices == 2
     origins = {name: i["origin"] for name, i in lines.inputs.items()}
     assert "nvidia2024blackwell" in origins["memory bandwidth"] and "nvidia2024blackwell" in origins["peak flops"]
     assert "measured alone" in origins["kernels: products 16"]

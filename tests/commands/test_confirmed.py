@@ -35,7 +35,19 @@ def question(seed: int) -> tuple[str, str, dict[str, Any]]:
         "input_len": prompt, "output_len": draw.choice((100, 250, 700)), "rate": draw.choice((2, 5, 15, 40, 80)), "slo": slo,
         "length_variation": draw.choice((0.0, 0.5, 0.9)),
     }  # fmt: skip
-    return model, device, asked | draw.choice(({}, {}, {}, {"cached_len": prompt // 2}, {"shared_len": prompt // 2}))
+    kinds = (
+        {},
+        {},
+        {},
+        {"cached_len": prompt // 2},
+        {"shared_len": prompt // 2},
+        {"traffic": "chats"},
+        {"traffic": "agents"},
+    )
+    more = draw.choice(kinds)
+    if "traffic" in more:  # whose prompts follow from their turns
+        del asked["input_len"]
+    return model, device, asked | more
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import math
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,22 @@ def test_targets_choose_among_the_points_that_meet_them() -> None:
     assert all(p.ttft <= 2.0 for p in found.points)
     assert found.best.device_rate == max(p.device_rate for p in found.points if p.tpot <= 0.04)
     assert frontier("Llama-3.1-70B", "H100", itl=1e-4, **SMALL).best is None
+
+
+@pytest.mark.independent
+def test_a_rate_takes_whole_replicas_of_the_best_point() -> None:
+    found = frontier("Llama-3.1-70B", "H100", itl=0.04, rate=300.0, **SMALL)
+    best: Any = found.best
+    asked, made = 300.0 * SMALL["output_len"], found.devices * best.device_rate  # type: ignore[operator]
+    assert found.devices % best.devices == 0 and 0 <= made - asked < best.devices * best.device_rate  # type: ignore[operator]
+    few, many = found.devices_range  # type: ignore[misc]
+    assert few <= found.devices <= many and found.to_dict()["devices"] == found.devices  # type: ignore[operator]
+    assert f"{found.devices:,} ({few:,} to {many:,} in that range) make the tokens of 300 requests/s" in " ".join(
+        str(found).split()
+    )
+    assert frontier("Llama-3.1-70B", "H100", itl=0.04, **SMALL).devices is None
+    with pytest.raises(InputError, match="rate = -1"):
+        frontier("Llama-3.1-70B", "H100", rate=-1, **SMALL)
 
 
 @pytest.mark.independent

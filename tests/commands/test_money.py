@@ -133,8 +133,9 @@ def test_a_replica_is_not_cut_between_nodes(where: str, replicas: int, each: int
 @independent
 def test_whole_nodes_are_billed_where_nodes_are_named() -> None:
     """J7.6: 18 of the 32 devices of four nodes were billed."""
-    named = mlsysim.serve("gpt-oss-120B", "4 x DGX-H200", price="2 USD/h", **JOB)
-    free = mlsysim.serve("gpt-oss-120B", "H200", price="2 USD/h", **JOB)
+    job = JOB | {"rate": 45}
+    named = mlsysim.serve("gpt-oss-120B", "4 x DGX-H200", price="2 USD/h", **job)
+    free = mlsysim.serve("gpt-oss-120B", "H200", price="2 USD/h", **job)
     assert named.devices == free.devices and named.devices % 8
     nodes = math.ceil(named.devices / 8)
     assert free.bill.cost_rate == pytest.approx(2 * free.devices / 3600)

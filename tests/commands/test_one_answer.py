@@ -131,5 +131,14 @@ def test_a_range_says_its_share_and_whose_errors_it_is_of() -> None:
     assert share in " ".join(known.split()) and "none on" not in known
     assert f"{share}, none on CDNA 4" in " ".join(strange.split())
     assert "80% range of past errors" in " ".join(str(ANSWERS["train"]()).split())
-    blackwell = " ".join(" ".join(mlsysim.serve(L8, "B200").details).split())
+    blackwell = " ".join(str(mlsysim.serve(L8, "B200").explain()).split())
     assert "no kernel timed on Blackwell" in blackwell and "no row ran on" not in blackwell
+
+
+@pytest.mark.parametrize("more", [["--rate", "5", "--ttft", "1 s"], []], ids=len)
+def test_an_explanation_says_whose_rates_and_which_method_once(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--model", L8, "--device", "H100", "--explain", *more]) == 0
+    said = capsys.readouterr().out
+    assert said.count("Efficiencies: ") == said.count("Method: ") == 1

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import mlsysim
 from mlsysim import capacity, catalog, cli, evidence, inference, memory, transformer
 from mlsysim.capacity import Replica, load, max_rate, queue, replica, replicas_needed
+from mlsysim.capacity.routing import sharing
 from mlsysim.course.exercises import assignment
 from mlsysim.errors import InputError, UnknownNameError
 
@@ -783,17 +784,35 @@ def test_the_pace_of_answers_on_a_server_that_mixes_prompts_and_answers(replicas
 
 @independent
 def test_one_queue_for_all_replicas_beats_one_each() -> None:
+    r = replace(REPLICA, variation=1.0)
     for busy in (0.8, 0.95, 0.99):
-        rate = 4 * busy * REPLICA.capacity
-        together, dealt, apart = (
-            load(REPLICA, rate, 4, routing=name) for name in ("least-loaded", "round-robin", "random")
-        )
-        alone = load(REPLICA, busy * REPLICA.capacity, 1)
+        rate = 4 * busy * r.capacity
+        together, dealt, apart = (load(r, rate, 4, routing=name) for name in ("least-loaded", "round-robin", "random"))
+        alone = load(r, busy * r.capacity, 1)
         assert together.place_wait < dealt.place_wait < apart.place_wait == pytest.approx(alone.place_wait)
         assert dealt.prompt_wait < apart.prompt_wait == pytest.approx(alone.prompt_wait)
-        reading = busy * REPLICA.capacity * 0.05
+        reading = busy * r.capacity * 0.05
         assert alone.prompt_wait == pytest.approx(reading / (1 - reading) * (1 + 0.25) / 2 * 0.05)
         assert apart.ttft_quantile == pytest.approx(alone.ttft_quantile)
+
+
+@independent
+@pytest.mark.parametrize("variation", [0.0, 0.5, 1.0])
+def test_batches_of_requests_in_turn_vary_less_the_more_equal_answers_are(variation: float) -> None:
+    """Every m-th of random requests, each inside for a time of its own, with no limit: the variance of how many are inside, counted."""
+    rng, m, mean = random.Random(5), 8, 30.0
+    now, inside, seen = 0.0, list[float](), list[int]()
+    for look in range(60_000):
+        while now < look:
+            now += rng.gammavariate(m, 1 / m)
+            heapq.heappush(inside, now + mean * (rng.gammavariate(variation**-2, variation**2) if variation else 1.0))
+        while inside and inside[0] <= look:
+            heapq.heappop(inside)
+        if look > 500:
+            seen.append(len(inside))
+    assert statistics.mean(seen) / statistics.variance(seen) == pytest.approx(
+        sharing("round-robin", m, variation), rel=0.12
+    )
 
 
 @independent

@@ -280,6 +280,9 @@ def test_routers() -> None:
     # at 0.2 both replicas run one and nobody waits, so the first takes the third; at 5.0 it holds two, the other none
     assert places("least-loaded") == [0, 1, 0, 1, 1]
     assert places("fewest-queued") == [0, 1, 0, 1, 1]
+    many = [Request(float(k), 10, 1) for k in range(4000)]
+    drawn = [r.replica for r in simulate(Steps(0.01), many, Config(kv_blocks=20), replicas=2, routing="random").records]
+    assert 1900 < sum(drawn) < 2100 and 900 < sum(a != b for a, b in itertools.pairwise(drawn[::2])) < 1100
     with pytest.raises(UnknownNameError, match="did you mean 'round-robin'"):
         places("roundrobin")
 

@@ -13,7 +13,7 @@ from mlsysim.errors import InputError, unknown_name
 from mlsysim.serving.config import Config, Limits, StepTimes, limits
 
 # Ways to choose the server of a request, by name.
-POLICIES = ("round-robin", "least-loaded", "fewest-queued", "prefix")
+POLICIES = ("round-robin", "least-loaded", "fewest-queued", "random", "prefix")
 # What becomes of blocks that a slower tier has: loaded, computed again, or whichever takes less time.
 LOADING = ("load", "recompute", "faster")
 # How weights of several models share servers.
@@ -193,7 +193,7 @@ class Router:
     Attributes
     ----------
     policy : str
-        ``round-robin``; ``least-loaded``: fewest requests in it; ``fewest-queued``; ``prefix``: the server that keeps most of
+        ``round-robin``; ``least-loaded``: fewest requests in it; ``fewest-queued``; ``random``; ``prefix``: the server that keeps most of
         the prompt, the least loaded of equals.
     imbalance : int
         With ``prefix``: requests by which that server may be ahead of the least loaded one before the load decides.

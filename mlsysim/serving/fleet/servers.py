@@ -1,6 +1,7 @@
 """One server of a fleet: for each model its ranks, which step together; and which server or rank takes a request."""
 
 import math
+import random
 from array import array
 from collections.abc import Sequence
 from typing import Any
@@ -158,6 +159,8 @@ def choose(members: Sequence[Any], router: Router, job: Job, count: int) -> int:
         return 0
     if router.policy == "round-robin":
         return count % len(members)
+    if router.policy == "random":
+        return random.Random(count).randrange(len(members))  # the same in every run, as requests come in one order
     if router.policy == "fewest-queued":
         queues = [m.queue for m in members]
         return queues.index(min(queues))

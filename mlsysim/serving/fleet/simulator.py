@@ -24,7 +24,7 @@ from mlsysim.serving_steps import StepModel
 # What happens at one time happens in this order.
 _COMES, _ENDS, _ARRIVES, _LOOK, _READY = range(5)
 # Ways to choose the replica of a request, by name: in turn; fewest requests in it, running or waiting; fewest waiting, then fewest
-# running. What its cache holds of a prompt is known of fleets alone.
+# running; at random. What its cache holds of a prompt is known of fleets alone.
 ROUTING = tuple(policy for policy in POLICIES if policy != "prefix")
 
 
@@ -636,7 +636,7 @@ def simulate(
     replicas : int
         Servers of the same kind, each with its own queue and cache.
     routing : str
-        Which replica takes a request: ``round-robin``, ``least-loaded`` or ``fewest-queued``.
+        Which replica takes a request: ``round-robin``, ``least-loaded``, ``fewest-queued`` or ``random``.
     keep_steps : bool
         Keep a record of every step in ``log``.
     progress : bool
