@@ -49,7 +49,7 @@ def add(commands: Commands) -> None:
         "binds, simulated (the answer played request by request: the fewest replicas and devices that the simulator takes, within_slo of the "
         "requests, whether that is met, ttft_quantile_s and itl_quantile_s, reason (why it differs by more than a replica and 5 %), and text; null where there are no targets, or playing takes "
         "more than seconds), sensitivities (changes of the question and their answers), would_fit, bill (dated price and its kind, cost, power, energy, whole nodes), bill_with_a_spare, bill_at_the_mean, nearest_measurement (the closest "
-        "published point, what we predict there, and error = ours / theirs - 1), memory (what each device "
+        "published point, what we predict there, and error = ours / theirs - 1), measured (runs of --measured, and what they moved), without_measured (the answer without them), memory (what each device "
         "holds, as memory --serve prints it), assumed, precision. With --rate or targets the first numbers are those of all replicas under "
         "load: rate_per_s, devices, quantile, ttft_s (that this share of requests stays within), itl_s and e2e_s (means), tokens_per_s, "
         "utilisation, running, max_running of a replica; alone has what one static batch on one replica would do, by the names above; "
