@@ -15,7 +15,6 @@ from mlsysim.drawing.style import (
     PALETTE,
     PAPER,
     SHADES,
-    SHOWN,
     WIDE,
     Drawing,
     page,
@@ -90,7 +89,7 @@ class _Rows(Drawing):
             y = top + row * i + (over + thick / 2 + 4 if beside else 13)
             body.append(words(left - 6 if beside else left, y, name, "end" if beside else "start", extra=HALO))
         body.append(words((left + WIDE - _RIGHT) / 2, bottom + 36, self.x_label))
-        return page(WIDE, bottom + 46, "".join(body), SHOWN)
+        return page(WIDE, bottom + 46, "".join(body))
 
     def _axes(self, figure: Any, columns: int, middle: float | None = None, said: str = "") -> Any:
         axes = figure.subplots()

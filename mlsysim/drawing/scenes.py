@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple
 
-from mlsysim.drawing.style import INK, PALETTE, PAPER, Drawing, page, words
+from mlsysim.drawing.style import INK, PALETTE, PAPER, Drawing, inside, page, words
 from mlsysim.errors import InputError
 
 WIDEST, PHONE, SMALLEST = (
@@ -570,8 +570,7 @@ class Frames(Drawing):
         width, inner, y = self.scenes[0].width, [], 0.0
         for i, scene in enumerate(self.scenes):
             inner.append(Words(6, y + 12, f"{i + 1}", "start", TEXT, bold=True).svg())
-            text = scene.svg().replace("<svg ", f'<svg y="{y + 20:g}" height="{scene.bottom:g}" ', 1)
-            inner.append(text)
+            inner.append(inside(scene.svg(), y + 20))
             y += scene.bottom + 24.0
         return page(width, y, f"<title>{escape(self.name)}</title>{''.join(inner)}")
 
