@@ -18,7 +18,7 @@ field.addEventListener("input", async () => {
   const wanted = field.value.trim();
   if (wanted.length < 2) { list.replaceChildren(); count.textContent = ""; return; }
   try {
-    const found = (await ready()).search(wanted, { boostDocument: (id) => (/^book\/\d\d-/.test(id) ? 4 : 1) });
+    const found = (await ready()).search(wanted, { boostDocument: (id, _, { title }) => (title.toLowerCase() === wanted.toLowerCase() ? 20 : /^book\/\d\d-/.test(id) ? 4 : 1) });
     if (field.value.trim() !== wanted) return; // a later letter has its own answer
     count.textContent = `${found.length} place${found.length === 1 ? "" : "s"}`;
     list.replaceChildren(...found.slice(0, 20).map(({ id, title, page, lead }) => {

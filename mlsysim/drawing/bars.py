@@ -83,7 +83,12 @@ class _Rows(Drawing):
             )
         if middle is not None:
             x = axis.place(middle)
-            body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{INK}"/>')
+            spans = (
+                [(top, bottom)]
+                if beside
+                else [(y - 3, y + thick + 3) for y in (top + row * i + over for i in range(len(self.names)))]
+            )
+            body.append(f'<path d="{"".join(f"M{x:.1f} {a:g}V{b:g}" for a, b in spans)}" stroke="{INK}"/>')
             body.append(words(x - 4, top + 10, said, "end") if said else "")
         for i, name in enumerate(self.names):
             y = top + row * i + (over + thick / 2 + 4 if beside else 13)

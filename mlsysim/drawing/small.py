@@ -227,7 +227,8 @@ class Curves(Small):
                 points.append((here, ay.place(value)))
                 if not trace.dashed:
                     body.append(f'<circle cx="{here:.1f}" cy="{points[-1][1]:.1f}" r="4.5" fill="{trace.color}"/>')
-        boxes = Boxes(lines, LEFT, RIGHT, top, bottom)
+        upright = [here, *(ax.place(v) for _, v in self.corners if self.x[0] <= v <= self.x[-1])]
+        boxes = Boxes([*lines, *([(x, top), (x, bottom)] for x in upright)], LEFT, RIGHT, top, bottom)
         boxes.taken += [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
         said: list[str] = []
         for name, value in self.corners:
