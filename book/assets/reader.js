@@ -91,7 +91,7 @@
   const WORDS = { same: 1, all: 1, twice: 2, double: 2, half: 0.5, tenth: 0.1, two: 2, three: 3, threefold: 3, four: 4, five: 5, six: 6, eight: 8, nine: 9, ten: 10 };
   const TIMES = { thousand: 1e3, k: 1e3, million: 1e6, billion: 1e9 };
   function measured(text) { // the first number of a text, and what follows it
-    const digits = text.replaceAll("\u00a0", " ").match(/([-−+~]?\d[\d,]*\.?\d*)\s*(thousand|k\b|million|billion)?\s*(\S*)/);
+    const digits = text.replaceAll("\u00a0", " ").match(/([-−+~]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?)\s*(thousand|k\b|million|billion)?\s*(\S*)/);
     if (digits) return { value: Number(digits[1].replace("−", "-").replace(/[~,+]/g, "")) * (TIMES[digits[2]] ?? 1), unit: digits[3] };
     const word = text.toLowerCase().split(/[^a-z]+/).find((one) => one in WORDS);
     return word ? { value: WORDS[word], unit: "" } : null;
