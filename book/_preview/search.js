@@ -11,7 +11,7 @@ const ready = () => (index ??= read().catch((error) => { index = undefined; thro
 
 const box = document.createElement("search");
 box.className = "find";
-box.innerHTML = '<label>Search the book <input type="search" autocomplete="off" spellcheck="false"></label><output role="status"></output><ol></ol>';
+box.innerHTML = '<label for="find">Search the book</label><input id="find" type="search" placeholder="Search" autocomplete="off" spellcheck="false"><output role="status"></output><ol></ol>';
 const field = box.querySelector("input"), count = box.querySelector("output"), list = box.querySelector("ol");
 field.addEventListener("focus", () => ready().catch(() => {}), { once: true });
 field.addEventListener("input", async () => {

@@ -146,7 +146,8 @@
 
   // ---- long tables: a click on a head sorts, one field filters them and the boxes that fold, where there are as many
   const LONG = 20, PREFIX = { n: 1e-9, µ: 1e-6, m: 1e-3, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18 };
-  const tables = [...document.querySelectorAll("main table")].filter((table) => table.tHead && table.tBodies[0]?.rows.length > LONG);
+  const tables = [...document.querySelectorAll("main table")].filter((table) => table.tHead && table.tBodies[0]?.rows.length > LONG
+    && [...table.tBodies[0].rows].every((row) => row.cells[0]?.textContent.trim())); // rows in groups keep their order
   function sortable(text) { // 1.2 TB/s stands above 900 GB/s; what has no number comes last
     const found = text.replace(/,(?=\d{3})/g, "").replace("−", "-").match(/^[~+]?(-?\d+(?:\.\d+)?)\s*([nµmkKMGTPE](?=[A-Za-z]))?(?!\d*[-\w]*[A-Za-z]\d)/);
     return found ? Number(found[1]) * (found[2] && !/^\S*\s*(min|month|mile)/.test(text) ? PREFIX[found[2]] : 1) : NaN;
