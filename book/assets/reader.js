@@ -180,11 +180,18 @@
     const words = all.map((one) => one.textContent.toLowerCase());
     const field = make("input", { type: "search", autocomplete: "off", spellcheck: false });
     const count = make("output", { role: "status" });
-    const place = tables[0].closest(".table-scroll"), before = place.previousElementSibling?.matches(".table-caption") ? place.previousElementSibling : place;
+    let place = tables[0].closest(".table-scroll");
+    for (let box = place.closest(".callout"); box; box = box.parentElement.closest(".callout")) place = box;
+    const before = place.previousElementSibling?.matches(".table-caption") ? place.previousElementSibling : place;
     before.before(make("search", { className: "filter" }, make("label", {}, tables.length > 1 ? "Find in the tables of this page" : "Find in this table", field), count));
     field.addEventListener("input", () => {
       const wanted = field.value.toLowerCase().split(/\s+/).filter(Boolean);
       all.forEach((one, i) => { one.hidden = !wanted.every((word) => words[i].includes(word)); });
+      for (const fold of wanted.length ? document.querySelectorAll("main .callout:has(button.sort)") : []) { // what is found is seen
+        if (!fold.querySelector("button.sort").closest("table").querySelector("tbody tr:not([hidden])")) continue;
+        if (fold.matches("details")) fold.open = true;
+        else fold.querySelector(".callout-collapse")?.classList.add("show");
+      }
       const left = (some, name) => `${some.filter((one) => !one.hidden).length} of ${some.length} ${name}`;
       count.textContent = wanted.length ? left(rows, "rows") + (all === rows ? "" : `, ${left(folded, "boxes")}`) : "";
     });

@@ -149,3 +149,17 @@ def test_the_preview_is_searched_offline(
         page.wait_for_url("**/*#*")
         assert not seen.outside
         assert not seen.errors
+
+
+def test_one_field_finds_rows_in_tables_that_are_folded(book_site: str, page: Any) -> None:
+    page.goto(f"{book_site}/book/reality.html")
+    field = page.get_by_label("Find in the tables of this page")
+    assert field.is_visible()  # and not in the first fold itself
+    rows = page.locator("main tbody tr", has_text="H200")
+    assert rows.first.is_hidden()
+    field.fill("h200 decode")
+    rows.locator("visible=true").first.wait_for()
+    seen = page.locator("main table:has(button.sort) tbody tr:visible").all_inner_texts()
+    assert seen
+    assert all("h200" in row.lower() and "decode" in row.lower() for row in seen)
+    assert page.locator(".filter output").inner_text().startswith(f"{len(seen)} of ")
