@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from book._preview.tables import framed
 
-SCRIPT = "book/assets/access.js"
+SCRIPTS = ("book/assets/access.js", "book/assets/reader.js")
 SKIP = '<a class="skip-link" href="#quarto-document-content">Skip to the text</a>'
 NAMES = {
     '<nav class="quarto-secondary-nav"': "Menu",
@@ -77,7 +77,8 @@ def mended(text: str, up: str) -> str:
     if SKIP not in text:
         text = re.sub(r"(<body[^>]*>)", rf"\1\n{SKIP}", text, count=1)
         text = text.replace('<main class="content', '<main tabindex="-1" class="content', 1)
-        text = text.replace("</head>", f'<script src="{up}{SCRIPT}" defer></script>\n</head>', 1)
+        scripts = "".join(f'<script src="{up}{script}" defer></script>\n' for script in SCRIPTS)
+        text = text.replace("</head>", f"{scripts}</head>", 1)
     return framed(one_title(text))
 
 

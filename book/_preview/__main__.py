@@ -15,7 +15,7 @@ from pathlib import Path
 from . import memo
 from .check_site import ELSEWHERE, check_site
 from .config import Problems, read_book
-from .page import ACCESS, frame, style
+from .page import SCRIPTS, frame, style
 from .render import Chapter, Label, Numbering, citation_keys, parse, resolve, write
 from .source import Build, expand
 
@@ -96,10 +96,8 @@ def _write_site(build: Build, site: Path) -> None:
     for copy in build.copies:
         (site / copy).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / copy, site / copy)
-    files = build.files | {
-        "site_preview/preview.css": style(book).encode(),
-        "site_preview/access.js": ACCESS.read_bytes(),
-    }
+    files = build.files | {"site_preview/preview.css": style(book).encode()}
+    files |= {f"site_preview/{script.name}": script.read_bytes() for script in SCRIPTS}
     files |= {page.url: frame(book, page).encode() for page in book.pages}
     for name, content in files.items():
         (site / name).parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from .config import Book, Page
 from .tables import framed
 
 HERE = Path(__file__).parent
-ACCESS = HERE.parent / "assets" / "access.js"  # Quarto's pages load it too
+SCRIPTS = [HERE.parent / "assets" / name for name in ("access.js", "reader.js")]  # Quarto's pages load them too
 
 
 def frame(book: Book, page: Page) -> str:
@@ -33,7 +33,7 @@ def frame(book: Book, page: Page) -> str:
         book=escape(title),
         home=f"{up}index.html",
         styles="\n".join(f'<link rel="stylesheet" href="{escape(s)}">' for s in styles),
-        access=f"{up}site_preview/access.js",
+        scripts="\n".join(f'<script src="{up}site_preview/{s.name}" defer></script>' for s in SCRIPTS),
         moving=f'<script src="{up}book/assets/frames.js" defer></script>' if moving else "",
         masthead=_masthead(book) if page.source == "index.qmd" else "",
         sidebar=_sidebar(book, page),

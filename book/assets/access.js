@@ -49,14 +49,3 @@ document.addEventListener("scroll", ({ target }) => { if (target.dataset?.more) 
 let resting = 0; // what a live page puts in is looked at once it rests
 new MutationObserver(() => { clearTimeout(resting); resting = setTimeout(soon, 300); }).observe(document.querySelector("main") ?? document.body, { childList: true, subtree: true });
 reach();
-
-// Which chapters were read to their takeaway: kept in this browser alone, and marked where a page lists ways through the book.
-const chapter = (path) => path.match(/\d\d-[\w-]+(?=\.html$)/)?.[0];
-try {
-  const read = new Set(JSON.parse(localStorage.getItem("mlsysim.read") ?? "[]"));
-  for (const stop of document.querySelectorAll(".ways a")) stop.classList.toggle("read", read.has(chapter(stop.pathname)));
-  const end = document.querySelector(".takeaway"), here = chapter(location.pathname);
-  if (end && here) new IntersectionObserver((seen) => {
-    if (seen.some(({ isIntersecting }) => isIntersecting)) localStorage.setItem("mlsysim.read", JSON.stringify([...read.add(here)]));
-  }).observe(end);
-} catch { /* a browser that keeps nothing marks nothing */ }

@@ -289,13 +289,13 @@ class View {
 
 // ---- listings
 
-async function named(where) { // equations by their numbers, as the build does: explain() has labels
-  const { equations = {} } = await definitions().catch(() => ({}));
+async function named(where) { // equations by their numbers, works by their titles, as the build does: explain() has labels and keys
+  const { equations = {}, works = {} } = await definitions().catch(() => ({}));
   const texts = document.createTreeWalker(where, NodeFilter.SHOW_TEXT), found = [];
-  while (texts.nextNode()) if (texts.currentNode.data.includes("[@eq-")) found.push(texts.currentNode);
+  while (texts.nextNode()) if (/\[@eq-|[a-z]\d{4}/.test(texts.currentNode.data)) found.push(texts.currentNode);
   for (const text of found) {
     text.replaceWith(...text.data.split(/\[@(eq-[\w-]+)\]/).map((piece, i) => {
-      if (i % 2 === 0) return piece;
+      if (i % 2 === 0) return piece.replace(/\b[a-z][a-z0-9]*\d{4}\w*/g, (key) => works[key] ?? key);
       return equations[piece] ? make("a", { className: "live-equation", href: equations[piece][0], textContent: equations[piece][1] }) : `[@${piece}]`;
     }));
   }

@@ -27,18 +27,20 @@ def roofline_chart(
     Parameters
     ----------
     roofs : sequence of (device, precision, efficiency, memory efficiency)
-        One roof each; efficiencies below 1 give lower ceilings of the same device.
+        One roof each; efficiencies below 1 give lower ceilings of the same device. Several of one device are named by their
+        precisions alone.
     points : sequence of (text, intensity in FLOP/byte, achieved FLOP/s)
         Measured or predicted kernels.
     """
     lines = []
+    alike = len(roofs) > 1 and len({catalog.device(name).name for name, *_ in roofs}) == 1
     for i, (name, precision, efficiency, memory_efficiency) in enumerate(roofs):
         device = catalog.device(name)
         bandwidth = effective_bandwidth(device.memory_bandwidth, memory_efficiency)
         corner = ridge_point(device.peak_flops[precision] * efficiency, bandwidth)
         xs = sorted({*log_space(*intensities), corner})
         ys = [attainable_flops(x, device.peak_flops[precision], bandwidth, efficiency) / units.TFLOP for x in xs]
-        label = f"{device.name}, {precision}"
+        label = precision if alike else f"{device.name}, {precision}"
         if (efficiency, memory_efficiency) != (1.0, 1.0):
             label += f", {efficiency:g} of peak, {memory_efficiency:g} of bandwidth"
         lines.append(Line(xs, ys, label, PALETTE[i % len(PALETTE)], DASHES[i % len(DASHES)]))
@@ -207,9 +209,11 @@ def curve(
     ((name, slider),) = along.items()
     offered = slider.values()
     at_most = min(points, len(offered))
-    grid = [offered[round(i * (len(offered) - 1) / max(at_most - 1, 1))] for i in range(at_most)]
+    grid = {offered[round(i * (len(offered) - 1) / max(at_most - 1, 1))] for i in range(at_most)}
     ends = axis_text(slider.unit or "1")
     logarithmic = isinstance(slider, LogSlider)
+    if not logarithmic and offered[-1] > 20 * offered[0] > 0:  # a curve bends most near zero, between two even points
+        grid.update(v for v in (offered[0] * 2**k for k in range(1, 9)) if v in offered and v < offered[-1] / 8)
 
     def decorate(view: Callable[..., Sequence[Item]]) -> Callable[..., Reading]:
         signature = inspect.signature(view)

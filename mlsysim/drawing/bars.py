@@ -15,7 +15,6 @@ from mlsysim.drawing.style import (
     PALETTE,
     PAPER,
     SHADES,
-    SHOWN,
     WIDE,
     Drawing,
     page,
@@ -84,13 +83,18 @@ class _Rows(Drawing):
             )
         if middle is not None:
             x = axis.place(middle)
-            body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{INK}"/>')
+            spans = (
+                [(top, bottom)]
+                if beside
+                else [(y - 3, y + thick + 3) for y in (top + row * i + over for i in range(len(self.names)))]
+            )
+            body.append(f'<path d="{"".join(f"M{x:.1f} {a:g}V{b:g}" for a, b in spans)}" stroke="{INK}"/>')
             body.append(words(x - 4, top + 10, said, "end") if said else "")
         for i, name in enumerate(self.names):
             y = top + row * i + (over + thick / 2 + 4 if beside else 13)
             body.append(words(left - 6 if beside else left, y, name, "end" if beside else "start", extra=HALO))
         body.append(words((left + WIDE - _RIGHT) / 2, bottom + 36, self.x_label))
-        return page(WIDE, bottom + 46, "".join(body), SHOWN)
+        return page(WIDE, bottom + 46, "".join(body))
 
     def _axes(self, figure: Any, columns: int, middle: float | None = None, said: str = "") -> Any:
         axes = figure.subplots()

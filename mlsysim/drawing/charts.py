@@ -11,7 +11,7 @@ from zlib import crc32
 from mlsysim.drawing.axes import axis, label_ticks
 from mlsysim.drawing.marks import Line, Marks, Name
 from mlsysim.drawing.naming import CROSSED, SHARES, Box, Boxes, Point, dense
-from mlsysim.drawing.style import GRID, HALO, INK, LETTER, SHOWN, WIDE, Drawing, page, words
+from mlsysim.drawing.style import GRID, HALO, INK, LETTER, WIDE, Drawing, page, words
 from mlsysim.errors import InputError
 
 # How lines are told apart beside their colour, in their order.
@@ -279,7 +279,7 @@ def plotted(chart: Chart) -> str:
     key, top = plot.keys(top + 19)
     top += 8
     body += [*key, f'<g transform="translate(0 {top:g})">{plot.drawn()}</g>']
-    return page(WIDE, top + TALL + 44, "".join(body), SHOWN)
+    return page(WIDE, top + TALL + 44, "".join(body))
 
 
 def on_lines(chart: Chart, *places: float) -> Chart:

@@ -14,7 +14,6 @@ from mlsysim.drawing.style import (
     PALETTE,
     PAPER,
     SHADES,
-    SHOWN,
     WIDE,
     Drawing,
     page,
@@ -104,7 +103,7 @@ class Lanes(Drawing):
                 f'height="18" fill="{PALETTE[look]}" fill-opacity="{SHADES[look]}"/>'
             )
         body.append(words((left + WIDE - 18) / 2, bottom + 36, self.x_label))
-        return page(WIDE, bottom + 46, "".join(body), SHOWN)
+        return page(WIDE, bottom + 46, "".join(body))
 
     def paint(self, figure: Any) -> None:
         axes, names = figure.subplots(), self.names

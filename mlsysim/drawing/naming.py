@@ -7,7 +7,25 @@ from itertools import pairwise
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 CROSSED = 8.0  # what each line costs that runs between a line and its name
-SHARES = (0.93, 0.07, 0.75, 0.5, 0.25, 0.62, 0.38, 0.84, 0.16)  # of a line's length, at which its name may stand
+SHARES = (
+    0.93,
+    0.07,
+    0.75,
+    0.5,
+    0.25,
+    0.62,
+    0.38,
+    0.84,
+    0.16,
+    0.56,
+    0.44,
+    0.69,
+    0.31,
+    0.8,
+    0.2,
+    0.88,
+    0.12,
+)  # of a line's length, at which its name may stand
 
 
 class Boxes:

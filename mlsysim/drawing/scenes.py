@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple
 
-from mlsysim.drawing.style import INK, PALETTE, PAPER, Drawing, page, words
+from mlsysim.drawing.style import INK, PALETTE, PAPER, Drawing, inside, page, words
 from mlsysim.errors import InputError
 
 WIDEST, PHONE, SMALLEST = (
@@ -201,7 +201,7 @@ class Box(Shape):
     def svg(self) -> str:
         corner = f' rx="{min(8.0, self.height / 3):g}"' if self.rounded else ""
         dash = ' stroke-dasharray="4 3"' if self.dashed else ""
-        colour = colour_of(self.kind)
+        colour = PAPER if self.full else colour_of(self.kind)  # full boxes side by side stay apart, and so do their words
         shape = (
             f'<rect x="{self.x:.1f}" y="{self.y:.1f}" width="{self.width:.1f}" height="{self.height:.1f}"{corner} '
             f'fill="{self.fill}" stroke="{colour}"{dash}/>'
@@ -570,8 +570,7 @@ class Frames(Drawing):
         width, inner, y = self.scenes[0].width, [], 0.0
         for i, scene in enumerate(self.scenes):
             inner.append(Words(6, y + 12, f"{i + 1}", "start", TEXT, bold=True).svg())
-            text = scene.svg().replace("<svg ", f'<svg y="{y + 20:g}" height="{scene.bottom:g}" ', 1)
-            inner.append(text)
+            inner.append(inside(scene.svg(), y + 20))
             y += scene.bottom + 24.0
         return page(width, y, f"<title>{escape(self.name)}</title>{''.join(inner)}")
 

@@ -227,7 +227,8 @@ class Curves(Small):
                 points.append((here, ay.place(value)))
                 if not trace.dashed:
                     body.append(f'<circle cx="{here:.1f}" cy="{points[-1][1]:.1f}" r="4.5" fill="{trace.color}"/>')
-        boxes = Boxes(lines, LEFT, RIGHT, top, bottom)
+        upright = [here, *(ax.place(v) for _, v in self.corners if self.x[0] <= v <= self.x[-1])]
+        boxes = Boxes([*lines, *([(x, top), (x, bottom)] for x in upright)], LEFT, RIGHT, top, bottom)
         boxes.taken += [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
         said: list[str] = []
         for name, value in self.corners:
@@ -430,9 +431,9 @@ class Scatter(Small):
             x, y, width = ax.place(d.x), ay.place(d.y), BOLD * len(d.label)
             body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{d.color}"/>')
             if d.label:
-                spots = [(x + 8, y + 4), (x - 8 - width, y + 4), (x - width / 2, y - 9), (x - width / 2, y + 18)]
+                starts = [min(max(s, LEFT + 3), RIGHT - width) for s in (x + 8, x - 8 - width, x - width / 2)]
+                spots = [(s, y + 4) for s in starts[:2]] + [(s, y + dy) for dy in (-9, 18) for s in reversed(starts)]
                 sx, sy = min(spots, key=lambda s: boxes.cost((s[0] - 2, s[1] - 11, s[0] + width + 2, s[1] + 3), -1))
-                sx = min(max(sx, LEFT + 3), RIGHT - width)
                 boxes.take(sx, sy, width)
                 said.append(_halo(sx, sy, d.label, d.color))
         for (name, _, _, color), line in zip(self.trails, lines, strict=True):

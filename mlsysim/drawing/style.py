@@ -130,10 +130,9 @@ class Panels(Drawing):
         for part in self.parts:
             text = part.svg()
             width, height = size(text)
-            bare = re.sub(r'\bwidth="[\d.]+"', f'width="{width:g}"', text, count=1)
-            inner.append(bare.replace("<svg ", f'<svg y="{y:g}" height="{height:g}" ', 1))
+            inner.append(inside(text, y))
             y += height
-        return page(width, y, "".join(inner), SHOWN)
+        return page(width, y, "".join(inner))
 
     def paint(self, figure: Any) -> None:
         rows = figure.subfigures(len(self.parts), 1, height_ratios=[part.height for part in self.parts], squeeze=False)
@@ -141,10 +140,16 @@ class Panels(Drawing):
             part.paint(row)
 
 
-def page(width: float, height: float, body: str, shown: float | None = None) -> str:
-    """A white SVG page around what is drawn on it, ``shown`` pixels wide where there is room."""
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{shown or width:g}" role="img" fill="{INK}"'
+def page(width: float, height: float, body: str) -> str:
+    """A white SVG page around what is drawn on it; where there is room its letters are as large as those of all others."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width * SHOWN / WIDE:g}" role="img" fill="{INK}"'
     return f'{head} font-family="sans-serif"><rect width="100%" height="100%" fill="{PAPER}"/>{body}</svg>'
+
+
+def inside(svg: str, y: float) -> str:
+    """A page on another one, in the units of both."""
+    width, height = size(svg)
+    return re.sub(r'\bwidth="[\d.]+"', f'y="{y:g}" width="{width:g}" height="{height:g}"', svg, count=1)
 
 
 def size(svg: str) -> tuple[float, float]:

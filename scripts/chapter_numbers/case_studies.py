@@ -163,6 +163,7 @@ def _peaks() -> dict[str, Any]:
         "most": f"{comparing.speedup(1.0, comparing.wrong_peak_time(1.0, 2.0)):g}",
         "a100_change": _error(metrics.signed_error(table["a100"], dense["a100"])),
         "h100_change": _error(metrics.signed_error(peak["h100"], dense["h100"])),
+        "looks": f"{comparing.speedup(dense['h100'], peak['h100']):.2f}",
         "h100": _ms(dense["h100"]),
         "h100_sparse": _ms(peak["h100"]),
         "a100": _ms(dense["a100"]),

@@ -6,7 +6,7 @@ import inspect
 import pkgutil
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -178,9 +178,15 @@ def _works() -> dict[str, str]:
     return found
 
 
-def cited(text: str) -> str:
+def works(text: str) -> dict[str, str]:
+    """The titles of the works whose keys stand in a text."""
+    return {key: _works()[key] for key in re.findall(r"\b[a-z][a-z0-9]*\d{4}\w*", text) if key in _works()}
+
+
+def cited(text: str, known: Mapping[str, str] | None = None) -> str:
     """A text with the keys of works replaced by their titles."""
-    return re.sub(r"\b[a-z][a-z0-9]*\d{4}\w*", lambda m: _works().get(m[0], m[0]), text)
+    known = works(text) if known is None else known
+    return re.sub(r"\b[a-z][a-z0-9]*\d{4}\w*", lambda m: known.get(m[0], m[0]), text)
 
 
 def _sources(node: ast.AST) -> Iterator[str]:

@@ -201,6 +201,7 @@ def _page(
         counts["questions"] = found["questions"].count("data-question=")
         known["views"] = {name: code for name, (code, _) in found["views"].items()}
         known["answers"] = found["answers"]
+        known["works"] = numbers.works("".join(found["listings"]))
     text, sized = SIZING.subn(lambda _: showing.page(), text)
     if sized:
         known["places"] = numbers.places()
@@ -285,7 +286,8 @@ def _listings(slug: str, text: str, outputs: list[str], counts: dict[str, int]) 
         raise LiveError(f"live: {slug}: {len(blocks_)} listings in the page, {len(outputs)} in its source")
     counts["listings"] = len(outputs)
     for match, output in reversed(list(zip(blocks_, outputs, strict=True))):
-        text = text[: match.end()] + output + text[match.end() :]
+        titles = {key: escape(title) for key, title in numbers.works(output).items()}  # explain() has keys
+        text = text[: match.end()] + numbers.cited(output, titles) + text[match.end() :]
     return text
 
 

@@ -21,8 +21,10 @@ NAMED = (
     "live-questions",
     "references",
     "csl-entry",
+    "last-references",
     "fold-title",
 )  # blocks that have a look
+TOGETHER = 4  # references at the end of a chapter: none of them begins a page with fewer
 ADMONITIONS = ("tip", "note", "warning", "important", "caution")
 
 
@@ -179,6 +181,8 @@ class Paper:
                 return self.boxed(blocks)  # type: ignore[no-any-return]
             rest = [b for b in blocks if b not in pictures]
             return [block("#block-live-reading["), *self.go(pictures), block("]["), *self.boxed(rest), block("]")]
+        if "references" in classes:
+            blocks = [*blocks[:-TOGETHER], {"t": "Div", "c": [["", ["last-references"], []], blocks[-TOGETHER:]]}]
         name = next((n for n in NAMED if n in classes), "")
         return [*out, *(around(f"#block-{name}", self.boxed(blocks)) if name else self.go(blocks))]
 

@@ -66,6 +66,17 @@ def test_no_notebook_or_exercise_is_without_a_chapter() -> None:
     assert notebooks | exercises == set(CHAPTERS)
 
 
+@pytest.mark.parametrize("slug", CHAPTERS)
+def test_a_prediction_has_fields_that_all_come_back(slug: str) -> None:
+    text = (ROOT / "book" / f"{slug}.qmd").read_text(encoding="utf-8")
+    box, _, after = text.partition('title="Predict before you read on"}')[2].partition("\n:::\n\n## ")
+    asks = re.findall(r'^:{3,} \{\.guess ask="[^"]+[?]" answer="[^"]+"\}\n:{3,}$', box, re.M)
+    back = re.findall(r'^:{3,} \{\.guessed(?: of="([\d ]+)")?\}\n:{3,}$', after, re.M)
+    assert asks and back
+    shown = [int(n) for of in back for n in (of.split() or range(1, len(asks) + 1))]
+    assert sorted(shown) == list(range(1, len(asks) + 1))
+
+
 def test_the_core_of_a_chapter_is_read_in_a_sitting() -> None:
     core = {slug[:2]: whole.minutes((ROOT / "book" / f"{slug}.qmd").read_text("utf-8"))[0] for slug in CHAPTERS}
     assert {n: m for n, m in core.items() if m > 45} == {}

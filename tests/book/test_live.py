@@ -301,6 +301,14 @@ def test_a_number_names_works_by_their_titles() -> None:
     assert not [key for key in keys if numbers.cited(key) == key]
 
 
+def test_listings_name_works_by_title() -> None:
+    """``explain()`` printed ``nvidia2023h100``, which says nothing to a reader of the page."""
+    code = '<div class="sourceCode" id="cb1"><pre class="sourceCode python"><code>x.explain()</code></pre></div>'
+    shown = pages._listings("x", code, ["<pre>989.5 TFLOP/s  nvidia2023h100, p. 39; 1024 x a2023</pre>"], {})
+    assert re.search(r"989.5 TFLOP/s  [^<]*H100[^<]* \(2023\), p. 39; 1024 x a2023", shown)
+    assert "nvidia2023h100" not in shown
+
+
 def test_listings_name_equations_by_number(tmp_path: Path) -> None:
     (tmp_path / "book").mkdir()
     link = '<a href="01-iron-law.html#eq-compute-time" class="quarto-xref"><span>Equation&nbsp;1.3</span></a>'

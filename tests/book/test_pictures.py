@@ -132,6 +132,13 @@ def test_a_picture_is_well_formed_and_legible_on_a_phone(drawn: Drawing) -> None
     ElementTree.fromstring(drawn.svg())
 
 
+def test_letters_of_all_pictures_are_shown_in_one_size(drawn: Drawing) -> None:
+    """Charts were shown at 1.3 times their units, drawings and steps at 1 and 1.36."""
+    head = re.match(r'<svg [^>]*viewBox="0 0 ([\d.]+) [\d.]+" width="([\d.]+)"', drawn.svg())
+    assert head is not None
+    assert float(head[2]) / float(head[1]) == pytest.approx(1.3)
+
+
 def test_no_words_of_a_picture_cover_others(drawn: Drawing) -> None:
     for scene in scenes_of(drawn):
         rooms = []

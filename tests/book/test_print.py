@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import build_print
 import pytest
 import stamp
+from printing.paper import Paper
 from printing.stills import Folder, join, still
 
 ROOT = Path(__file__).parents[2]
@@ -261,3 +262,17 @@ def test_the_version_is_stamped_from_one_place(tmp_path: Path) -> None:
     assert stamp.stamp_version(tmp_path) == 0
     assert (tmp_path / "CITATION.cff").read_text() == "cff-version: 1.2.0\nversion: 2.3.4\n"
     assert (tmp_path / "notebooks" / "a.ipynb").read_text() == cell.replace("1.0", "2.3")
+
+
+@pytest.mark.regression
+def test_the_last_references_of_a_chapter_stay_together() -> None:
+    """One or two of them stood alone on pages 103, 186 and 696."""
+    entries = [
+        {"t": "Div", "c": [["", ["csl-entry"], []], [{"t": "Para", "c": [{"t": "Str", "c": f"source-{n}"}]}]]}
+        for n in range(6)
+    ]
+    told = json.dumps(Paper({}).go([{"t": "Div", "c": [["refs", ["references"], []], entries]}]))
+    before, together = told.split("#block-last-references")
+    assert [f"source-{n}" in before for n in range(6)] == [True] * 2 + [False] * 4
+    assert all(f"source-{n}" in together for n in range(2, 6))
+    assert "block-last-references(body) = block(breakable: false" in (ROOT / "scripts/printing/look.typ").read_text()

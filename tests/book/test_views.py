@@ -312,6 +312,38 @@ def test_curves_are_placed_where_they_belong() -> None:
         Curves("y", "x", [1.0], [Trace("none", [None])], 1.0, text, text)
 
 
+@pytest.mark.regression
+def test_a_line_bends_where_its_curve_does_and_its_name_keeps_off_upright_lines() -> None:
+    """The front page's line ran straight from 1 to 23 billion on its logarithmic axis, and a dotted line struck its name."""
+
+    @views.curve("time", "s", size=(slider := Slider(70, 1, 700, 1, label="size")), log=True)
+    def view(size: float) -> list:
+        return [views.line("reading the weights once", float(size)), views.bound("the claim", 4.2)]
+
+    drawn = view(float(slider.value)).drawing
+    assert isinstance(drawn, Curves)
+    assert all(b / a <= 3 for a, b in zip(drawn.x, drawn.x[1:], strict=False)), drawn.x
+    here = 56 + (350 - 56) * (70 - 1) / (700 - 1)
+    for text in ElementTree.fromstring(drawn.svg()).iter(f"{SPACE}text"):
+        if text.text in ("reading the weights once", "the claim"):
+            start = float(text.get("x", 0))
+            assert start > here or start + 5.5 * len(text.text) < here, text.text
+
+
+@pytest.mark.regression
+def test_the_name_of_a_point_keeps_off_its_front() -> None:
+    """*quickest* stood on a front that ends flat at the right edge."""
+    front = ([9.0, 9.2, 15.0, 20.0, 34.0], [6.0, 4.0, 2.0, 1.7, 1.6])
+    text = lambda v: f"{v:g}"  # noqa: E731
+    drawn = Scatter("time", "memory", [Dot("quickest", 34.0, 1.6)], text, text, trails=[("", *front, "#555555")])
+    (name,) = (t for t in ElementTree.fromstring(drawn.svg()).iter(f"{SPACE}text") if t.text == "quickest")
+    flat = next(
+        p.get("d", "") for p in ElementTree.fromstring(drawn.svg()).iter(f"{SPACE}path") if p.get("stroke-width")
+    )
+    level = float(flat.rsplit(" ", 1)[1])
+    assert not float(name.get("y", 0)) - 9 < level < float(name.get("y", 0)) + 1
+
+
 @pytest.mark.independent
 def test_rows_spans_and_points_are_to_scale() -> None:
     rows = Rows(

@@ -342,6 +342,7 @@ def test_equations_are_named_by_their_numbers_when_a_listing_runs_again(live_sit
     listing = page.locator(".live-listing").first
     printed = listing.locator(".live-output").inner_text()
     assert "[@eq-" not in printed and "Equation\u00a01." in printed
+    assert "nvidia2023h100" not in printed and "(2023)" in printed
     listing.get_by_role("button", name="Run").click()
     page.wait_for_function("() => document.querySelector('.live-listing').dataset.state === 'ready'")
     assert listing.locator(".live-output").inner_text() == printed
