@@ -46,9 +46,7 @@ __all__ = [
 
 KNOWN, NEW = "known", "new"  # domain of a prediction: sources were there, and err no more than where none was; or not
 LARGEST = 2.5  # a range wider than this factor each way says that we do not know
-STRENGTH = (
-    4.0  # votes of a class for a place, and of all classes for a class: the variance within places over the one between
-)
+STRENGTH = 4.0  # votes of a class for a place, and of all for a class: the variance within places over that between
 _TOGETHER = "these parts together"
 
 

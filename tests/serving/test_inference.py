@@ -639,7 +639,9 @@ def test_serve_says_first_whether_it_fits_and_which_rates_it_took(capsys: pytest
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith(first)
         assert ([line for line in lines if "would fit: 2 x H100-SXM5-80GB" in line] != []) == (status == 3)
-        assert any(line.lstrip().startswith(rates) for line in lines) == (status == 0)  # a model that does not fit has no times
+        assert any(line.lstrip().startswith(rates) for line in lines) == (
+            status == 0
+        )  # a model that does not fit has no times
         assert cli.main([*arguments, "--json"]) == status
         found = json.loads(capsys.readouterr().out)
         assert found["rates"].startswith(rates) and found["fits"] is (status == 0)
