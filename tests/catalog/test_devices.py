@@ -305,7 +305,12 @@ def test_rates_of_cdna4_are_units_times_clock_times_operations(name, hertz):
 @pytest.mark.independent
 def test_rates_of_cdna5_are_dense():
     """LLVM, gfx1250: a product of 16 x 16 x K takes the matrix unit this many cycles; four units a processor, 2.4 GHz."""
-    cycles = {"bf16": (16 * 16 * 32, 8), "fp16": (16 * 16 * 32, 8), "fp8": (16 * 16 * 128, 8), "fp4": (32 * 16 * 128, 8)}
+    cycles = {
+        "bf16": (16 * 16 * 32, 8),
+        "fp16": (16 * 16 * 32, 8),
+        "fp8": (16 * 16 * 128, 8),
+        "fp4": (32 * 16 * 128, 8),
+    }
     device = catalog.device("MI455X")
     for precision, (multiplied, taken) in cycles.items():
         rate = device.multiprocessors * 4 * 2.4e9 * 2 * multiplied / taken
