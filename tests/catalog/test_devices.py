@@ -100,7 +100,7 @@ def test_names_as_drivers_and_tables_write_them(written, name):
 
 
 @pytest.mark.independent
-@pytest.mark.parametrize("written", ["NVIDIA", "Tesla", "NVIDIA H100 NVL", "A10G", "H1000", "Tesla V100 of mine"])
+@pytest.mark.parametrize("written", ["NVIDIA", "Tesla", "NVIDIA H100 NVS", "A10", "H1000", "Tesla V100 of mine"])
 def test_a_part_of_a_name_is_no_name(written):
     with pytest.raises(UnknownNameError, match="unknown device"):
         catalog.device(written)
@@ -111,7 +111,7 @@ def test_a_part_of_a_name_is_no_name(written):
 def test_bounds(name):
     v = values(name)
     peaks = {key.removeprefix("peak_flops."): x for key, x in v.items() if key.startswith("peak_flops.")}
-    assert max(peaks.values()) <= (40e15 if DEVICES[name].get("status") == "announced" else 20e15)
+    assert max(peaks.values()) <= 41e15
     ordered = [peaks[p] for p in ("fp8", "bf16", "tf32", "fp32") if p in peaks]
     assert ordered == sorted(ordered, reverse=True)
     assert all(v[key] <= peaks[key.removeprefix("vector_flops.")] for key in v if key.startswith("vector_flops."))
@@ -228,6 +228,18 @@ PUBLISHED = [
     ("Apple-M4-Pro", "memory_bandwidth", 273e9, 0.001, "NuTech, October 2024"),
     ("Apple-M4-Max", "memory_bandwidth", 546e9, 0.001, "MacMegasite, 30 October 2024"),
     ("Rubin", "memory_capacity", 20.7e12 / 72, 0.01, "Silicon Tales, 20.7 TB a rack"),
+    ("MI210", "peak_flops.bf16", 181e12, 0.001, "PyTorch, device_info.py, AMD MI210X"),
+    ("MI250X", "peak_flops.bf16", 2 * 191.5e12, 0.001, "torchtitan, a die"),
+    ("MI455X", "memory_bandwidth", 1.7e15 / 72, 0.02, "AMD, 1.7 PB/s a rack of 72"),
+    ("A100-PCIe-80GB", "memory_bandwidth", 1935e9, 0.001, "MindSpore AKG, roofline configurations, A100"),
+    ("A10G", "memory_bandwidth", 600e9, 0.001, "Baseten, A10 vs A10G"),
+    ("H100-NVL", "memory_capacity", 94e9, 0.001, "Akash, provider-configs pull request 91"),
+    ("L20", "peak_flops.bf16", 368 * 2.52e9 * 64 * 2, 0.01, "TopCPU, 368 Tensor Cores at 2520 MHz; 64 FMA, as on RTX 4090"),
+    ("TPU-8t", "memory_bandwidth", 6528e9, 0.03, "Google's blog, as SemiAnalysis and others quote it: 6.5 TB/s"),
+    ("TPU-8i", "memory_bandwidth", 8601e9, 0.001, "Google's blog, as others quote it"),
+    ("Gaudi-2", "peak_flops.bf16", 2 * 256**2 * 2 * 1.65e9, 0.002, "Bekman, two engines of 256 x 256 at 1650 MHz"),
+    ("Ascend-910C", "peak_flops.bf16", 2 * 24 * 16**3 * 2 * 1.8e9, 0.001, "CANN, Ascend910B2: 24 cores of 16 x 16 x 16 at 1800 MHz, two dies"),
+    ("Ascend-950PR", "peak_flops.bf16", 32 * 16**3 * 2 * 1.65e9, 0.002, "CANN, Ascend950PR: 32 cores of 16 x 16 x 16 at 1650 MHz"),
 ]  # fmt: skip
 
 
@@ -291,19 +303,34 @@ def test_rates_of_cdna4_are_units_times_clock_times_operations(name, hertz):
 
 
 @pytest.mark.independent
+def test_rates_of_cdna5_are_dense():
+    """LLVM, gfx1250: a product of 16 x 16 x K takes the matrix unit this many cycles; four units a processor, 2.4 GHz."""
+    cycles = {
+        "bf16": (16 * 16 * 32, 8),
+        "fp16": (16 * 16 * 32, 8),
+        "fp8": (16 * 16 * 128, 8),
+        "fp4": (32 * 16 * 128, 8),
+    }
+    device = catalog.device("MI455X")
+    for precision, (multiplied, taken) in cycles.items():
+        rate = device.multiprocessors * 4 * 2.4e9 * 2 * multiplied / taken
+        assert device.peak_flops[precision] == pytest.approx(rate, rel=0.001), precision
+
+
+@pytest.mark.independent
 def test_most_figures_were_read_in_the_makers_text(capsys):
     every = [f for e in DEVICES.values() for _, f in fields(e)]
     primary = sum(f.get("read") != "secondary" for f in every) / len(every)
     beside = sum(bool(f.get("agree")) for f in every) / len(every)
     with capsys.disabled():
         print(f"\n{len(DEVICES)} devices, {len(every)} figures, primary {primary:.1%}, elsewhere too {beside:.1%}")
-    assert primary > 0.55
+    assert primary > 0.7
 
 
 @pytest.mark.independent
 def test_an_announced_part_is_shown_so_and_nothing_takes_it_unasked():
     announced = [name for name, e in DEVICES.items() if e.get("status") == "announced"]
-    assert announced == ["Rubin"]
+    assert announced == ["TPU-8t", "TPU-8i", "Rubin"]
     assert "announced" in str(catalog.device("VR200")).split("\n")[0]
     package = (FOLDER.parents[1]).rglob("*")
     named = {p.name for p in package if p.suffix in (".py", ".toml") and '"Rubin"' in p.read_text("utf-8")}

@@ -88,7 +88,7 @@ def test_one_way_bandwidths_that_other_documents_print(link: str, gigabytes: flo
     ("node", "per_node"),
     [("DGX-H100", 400), ("GB200-NVL72", 3600), ("DGX-B300", 800), ("P6-B200", 400), ("P5", 400), ("P5en", 400),
      ("P4d", 50), ("P4de", 50), ("Trn2", 400), ("DGX-A100", 200), ("P6-B300", 800), ("HLS-3", 600), ("Trn1", 100),
-     ("MI355X-platform", 400), ("P3dn", 12.5), ("DGX-Spark-node", 25), ("GB300-NVL72", 7200), ("TPU-v7-host", 50), ("Trn3-UltraServer", 3600)],
+     ("MI355X-platform", 400), ("P3dn", 12.5), ("DGX-Spark-node", 25), ("GB300-NVL72", 7200), ("TPU-v7-host", 50), ("Trn3-UltraServer", 3600), ("Helios", 43200 / 2)],
 )  # fmt: skip
 def test_node_totals(node: str, per_node: float) -> None:
     """Bekman's inter-node table and the scaling book print GB/s per node; Megatron's cluster has eight times 200 Gbit/s."""

@@ -482,8 +482,8 @@ def test_what_fits_is_what_the_driver_reports() -> None:
     r = memory.training_memory("Llama-2-70B", "H100", **options)
     assert r.capacity == pytest.approx(79.11 * 2**30, rel=1e-12)
     assert "vllm2025h100memory" in str(r.explain())
-    plain = memory.training_memory(SMALL, "MI325X", seq=128)
-    assert plain.capacity == 256e9  # as printed: no source gives the figure of its driver, and explain() says so
+    plain = memory.training_memory(SMALL, "GH200-144GB", seq=128)
+    assert plain.capacity == 144e9  # as printed: no source gives the figure of its driver, and explain() says so
     assert "no figure of the driver is known" in str(plain.explain())
     mine = memory.training_memory("Llama-2-70B", "H100", capacity=r.total, **options)
     assert mine.fits and mine.headroom == 0
