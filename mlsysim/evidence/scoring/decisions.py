@@ -1,0 +1,301 @@
+"""Decisions as a score: what the first choice of a model costs where several answers to one question were measured.
+
+The questions, their groups and the scoring stand here as they were written down before anything was predicted for them.
+A question's candidates are measured rows that agree in what the question gives; what they differ in is the choice. Rows that differ
+in no input are one candidate, which nobody could tell apart. The prediction of a candidate had seen neither a source of the
+question's group nor any row of a domain (all four parts) in which a candidate of the group lies.
+"""
+
+import csv
+import io
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+from mlsysim import units
+from mlsysim._numeric import Num
+from mlsysim.equations import POSITIVE, equation
+from mlsysim.evidence.cases import Case
+from mlsysim.evidence.metrics import mean
+from mlsysim.evidence.predictors.base import Row
+from mlsysim.evidence.rows import cases
+from mlsysim.evidence.scoring import rules
+from mlsysim.evidence.scoring.domains import domain_of
+from mlsysim.evidence.scoring.report import fit, predict
+from mlsysim.intervals import place_name
+from mlsysim.results import Result
+from mlsysim.tables import Table, table
+
+FILE = "blind.csv"  # class, row and blind prediction, written by scripts/maintain/predict_blind.py
+REFUSED = 1.0  # regret of a refusal, and of a missed target
+_GROUPS, _DRAWS, _SEED = 5, 2000, 38  # fewest groups of an interval, and how it is drawn
+Predictions = Mapping[tuple[str, str], float]  # by class and row
+
+
+@dataclass(frozen=True)
+class Kind(Result):
+    """Questions of one kind: what they give, and which of them are one group."""
+
+    title: str
+    classes: tuple[str, ...]  # predicted times of a candidate
+    given: tuple[str, ...]  # columns, or "source", in which the candidates of a question agree
+    joins: str = "source"  # questions with one of these in common are one group
+    targets: tuple[float, ...] = ()  # s, held against the first class
+
+
+_SHAPE = ("phase", "kind", "batch", "q_heads", "kv_heads", "head_dim", "v_head_dim", "kv_lora_rank", "rope_dim")
+_JOB = ("source", "model", "device", "n_devices", "global_batch", "seq", "attn_len", "precision", "task")
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "serving": Kind(
+            "device, format, server, layout and batch for a model and its lengths, by tokens per second and device",
+            ("serving_tpot", "serving_ttft"),
+            ("model", "input_len", "output_len"),
+            "model",
+            (0.01, 0.02, 0.03, 0.05, 0.1),
+        ),
+        "training": Kind("plan of one training job", ("training_step",), _JOB),
+        "collective": Kind("device and algorithm of a collective", ("collective",), ("op", "n_ranks", "bytes")),
+        "algorithm": Kind(
+            "algorithm on given devices", ("collective",), ("source", "device", "op", "n_ranks", "ranks_per_node", "bytes")
+        ),
+        "gemm": Kind("device for a product", ("gemm",), ("precision", "groups", "m", "n", "k")),
+        "attention": Kind("device for attention", ("attention",), (*_SHAPE, "q_len", "kv_len", "causal", "precision")),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Candidate(Result):
+    """A measured answer: its rows, its times by class, and what they are worth."""
+
+    ids: tuple[str, ...]
+    times: tuple[float, ...]  # s, of the classes of its kind
+    value: float
+
+
+@dataclass(frozen=True)
+class Question(Result):
+    """Candidates of which the best is wanted that keeps the target, if there is one."""
+
+    kind: str
+    name: str
+    group: str
+    candidates: tuple[Candidate, ...]
+    target: float | None = None
+
+
+@equation("eq-regret", formula="1 - chosen / best", domain={"chosen": "[0, inf)", "best": POSITIVE}, relations=("chosen <= best",))
+def regret(chosen: Num, best: Num) -> Num:
+    """Share of what was possible that a choice gives away.
+
+    Formula: R = 1 - v_chosen / v_best.
+
+    Parameters
+    ----------
+    chosen : float or array, 1/s
+        What the chosen answer was measured to be worth, as work per second; 0 where it misses its target or none was chosen.
+    best : float or array, 1/s
+        What the best answer that keeps the target was measured to be worth.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: more is better, and every answer among which one could choose was measured.
+
+    >>> regret(80.0, best=100.0)
+    0.19999999999999996
+
+    Source: savage1951theory, loss against the best act.
+    """
+    return 1 - chosen / best
+
+
+def _given(kind: Kind, case: Case) -> tuple[str, ...]:
+    return tuple(case.source if c == "source" else str(case.inputs.get(c)) for c in kind.given)
+
+
+def _worth(kind: Kind, case: Case, times: Sequence[float]) -> float:
+    """Work per second: of a server tokens per second and device, of all else one piece of work."""
+    if len(times) == 1:
+        return 1.0 / times[0]
+    row = Row(case.inputs)
+    pools = ("prefill_", "decode_") if "disagg" in str(row.need("mode")) else ("",)
+    devices, answer = sum(rules.pool(row, prefix)[0] for prefix in pools), row.number("output_len")
+    return row.number("concurrency") * answer / ((times[1] + (answer - 1) * times[0]) * devices)
+
+
+def _rows(kind: Kind) -> list[tuple[Case, tuple[float, ...]]]:
+    """Rows of which every class of a kind has a measurement, with their times."""
+    first, *others = (cases(name).cases for name in kind.classes)
+    further = [{c.id: c.measured for c in other} for other in others]
+    return [(c, (c.measured, *(f[c.id] for f in further))) for c in first if all(c.id in f for f in further)]
+
+
+def _joined(sets: Iterable[frozenset[str]]) -> list[frozenset[str]]:
+    """Sets that have a member in common, as one.
+
+    >>> sorted(map(sorted, _joined([frozenset("ab"), frozenset("c"), frozenset("bd")])))
+    [['a', 'b', 'd'], ['c']]
+    """
+    found: list[frozenset[str]] = []
+    for own in sets:
+        near = [f for f in found if f & own]
+        found = [f for f in found if not f & own] + [own.union(*near)]
+    return found
+
+
+@cache
+def questions(name: str) -> tuple[Question, ...]:
+    """The questions of a kind: two candidates or more; with targets those that some candidates keep and others miss."""
+    kind = KINDS[name]
+    asked: dict[tuple[str, ...], dict[str, list[tuple[Case, tuple[float, ...]]]]] = {}
+    for case, times in _rows(kind):
+        asked.setdefault(_given(kind, case), {}).setdefault(repr(sorted(case.inputs.items(), key=str)), []).append((case, times))
+    found = []
+    for given, alike in asked.items():
+        if len(alike) > 1:
+            members = frozenset(
+                str(c.inputs["model"]) if kind.joins == "model" else c.group for own in alike.values() for c, _ in own
+            )
+            found.append((" ".join(v for v in given if v != "None"), members, tuple(_candidate(kind, o) for o in alike.values())))
+    whole = _joined(members for _, members, _ in found)
+    made = []
+    for label, members, candidates in found:
+        group = "+".join(sorted(next(g for g in whole if members <= g)))
+        question = Question(name, label, group, candidates)
+        if not kind.targets:
+            made.append(question)
+        for target in kind.targets:
+            if 0 < sum(c.times[0] <= target for c in candidates) < len(candidates):
+                made.append(replace(question, name=f"{label} {units.format(target, 's')}", target=target))
+    return tuple(made)
+
+
+def _candidate(kind: Kind, alike: Sequence[tuple[Case, tuple[float, ...]]]) -> Candidate:
+    times = tuple(mean(each) for each in zip(*(t for _, t in alike), strict=True))
+    return Candidate(tuple(c.id for c, _ in alike), times, _worth(kind, alike[0][0], times))
+
+
+@dataclass(frozen=True)
+class Outcome(Result):
+    """What one way of choosing made of a question."""
+
+    question: str
+    group: str
+    regret: float
+    missed: float = 0.0  # 1 where the choice misses its target
+    depth: float | None = None  # of a miss: its time over the target, less one
+    refused: float = 0.0
+    pairs: float | None = None  # share of the pairs of different worth that are in the right order; a pair without a prediction is not
+
+
+def choose(question: Question, said: Sequence[tuple[float, float] | None]) -> Outcome:
+    """Choose by predictions and be judged by measurements.
+
+    Parameters
+    ----------
+    question : Question
+        Its candidates as measured.
+    said : sequence of (float, float) or None
+        Of every candidate the predicted time that is held against the target (s) and the predicted worth (1/s); None where there is
+        no prediction. Where no candidate is predicted to keep the target, nothing is chosen, which is a refusal.
+    """
+    options, target = question.candidates, question.target
+    keeps = [i for i, s in enumerate(said) if s is not None and (target is None or s[0] <= target)]
+    pairs = _pairs([c.value for c in options], [None if s is None else s[1] for s in said])
+    if not keeps:
+        return Outcome(question.name, question.group, REFUSED, refused=1.0, pairs=pairs)
+    first = options[max(keeps, key=lambda i: (said[i] or (0.0, 0.0))[1])]
+    if target is not None and first.times[0] > target:
+        return Outcome(question.name, question.group, REFUSED, 1.0, first.times[0] / target - 1, pairs=pairs)
+    return Outcome(question.name, question.group, float(regret(first.value, _best(question))), pairs=pairs)
+
+
+def by_chance(question: Question) -> Outcome:
+    """What a choice at random makes of a question, on average; half its pairs are in the right order."""
+    missed = [question.target is not None and c.times[0] > question.target for c in question.candidates]
+    each = [
+        REFUSED if m else float(regret(c.value, _best(question))) for c, m in zip(question.candidates, missed, strict=True)
+    ]
+    deep = [c.times[0] / (question.target or 1.0) - 1 for c, m in zip(question.candidates, missed, strict=True) if m]
+    return Outcome(
+        question.name, question.group, mean(each), mean([float(m) for m in missed]), mean(deep) if deep else None, 0.0, 0.5
+    )
+
+
+def _best(question: Question) -> float:
+    return max(c.value for c in question.candidates if question.target is None or c.times[0] <= question.target)
+
+
+def _pairs(measured: Sequence[float], predicted: Sequence[float | None]) -> float | None:
+    """Share of the pairs in the right order; half of one where the prediction is the same.
+
+    >>> _pairs([1.0, 2.0, 3.0], [1.0, 3.0, 2.0]), _pairs([1.0, 1.0], [1.0, 2.0])
+    (0.6666666666666666, None)
+    """
+    right = []
+    for i, low in enumerate(measured):
+        for k, high in enumerate(measured):
+            if low < high:
+                one, other = predicted[i], predicted[k]
+                right.append(0.0 if one is None or other is None else float(one < other) + 0.5 * float(one == other))
+    return mean(right) if right else None
+
+
+@dataclass(frozen=True)
+class DecisionScore(Result):
+    """Outcomes of one way of choosing over the questions of a kind: means over groups, of which every one is a vote."""
+
+    kind: str
+    way: str
+    questions: int
+    groups: int
+    regret: float
+    low: float | None  # ends of the 95 % interval, over groups drawn again; None of fewer than five
+    high: float | None
+    missed: float
+    depth: float | None  # mean over the misses
+    refused: float
+    pairs: float | None
+
+
+def summarise(kind: str, way: str, outcomes: Sequence[Outcome]) -> DecisionScore:
+    """Mean over the questions of a group, then over groups."""
+    groups: dict[str, list[Outcome]] = {}
+    for o in outcomes:
+        groups.setdefault(o.group, []).append(o)
+
+    def over(of: Callable[[Outcome], float | None]) -> float | None:
+        votes = [[v for o in own if (v := of(o)) is not None] for own in groups.values()]
+        each = [mean(v) for v in votes if v]
+        return mean(each) if each else None
+
+    votes = [mean([o.regret for o in own]) for own in groups.values()]
+    low, high = _interval(votes)
+    deep = [o.depth for o in outcomes if o.depth is not None]
+    return DecisionScore(
+        kind,
+        way,
+        len(outcomes),
+        len(groups),
+        mean(votes),
+        low,
+        high,
+        over(lambda o: o.missed) or 0.0,
+        mean(deep) if deep else None,
+        over(lambda o: o.refused) or 0.0,
+        over(lambda o: o.pairs),
+    )
+
+
+def _interval(votes: Sequence[float]) -> tuple[float | None, float | None]:
+    if len(votes) < _GROUPS:
+        return None, None
+    draw = random.Random(_SEED)
+    means = sorted(mean(draw.choices(votes, k=len(votes))) for _ in range(_DRAWS))
+    return means[round(0.025 * _DRAWS)], means[round(0.975 * _DRAWS) - 1]
