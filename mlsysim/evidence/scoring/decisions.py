@@ -8,11 +8,13 @@ question's group nor any row of a domain (all four parts) in which a candidate o
 
 import csv
 import io
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from statistics import NormalDist
 from types import MappingProxyType
 
 from mlsysim import units
@@ -23,15 +25,16 @@ from mlsysim.evidence.metrics import mean
 from mlsysim.evidence.predictors.base import Row
 from mlsysim.evidence.rows import cases
 from mlsysim.evidence.scoring import rules
-from mlsysim.evidence.scoring.domains import domain_of
-from mlsysim.evidence.scoring.report import fit, predict
-from mlsysim.intervals import place_name
 from mlsysim.results import Result
 from mlsysim.tables import Table, table
 
 FILE = "blind.csv"  # class, row and blind prediction, written by scripts/maintain/predict_blind.py
 REFUSED = 1.0  # regret of a refusal, and of a missed target
 _GROUPS, _DRAWS, _SEED = 5, 2000, 38  # fewest groups of an interval, and how it is drawn
+WAYS: Mapping[str, str] = MappingProxyType(
+    {"ours": "ours, blind", "odds": "ours, by odds", "rule": "simplest rule", "chance": "at random"}
+)
+_DIGITS = 9
 Predictions = Mapping[tuple[str, str], float]  # by class and row
 
 
@@ -60,7 +63,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "training": Kind("plan of one training job", ("training_step",), _JOB),
         "collective": Kind("device and algorithm of a collective", ("collective",), ("op", "n_ranks", "bytes")),
         "algorithm": Kind(
-            "algorithm on given devices", ("collective",), ("source", "device", "op", "n_ranks", "ranks_per_node", "bytes")
+            "algorithm on given devices",
+            ("collective",),
+            ("source", "device", "op", "n_ranks", "ranks_per_node", "bytes"),
         ),
         "gemm": Kind("device for a product", ("gemm",), ("precision", "groups", "m", "n", "k")),
         "attention": Kind("device for attention", ("attention",), (*_SHAPE, "q_len", "kv_len", "causal", "precision")),
@@ -88,7 +93,12 @@ class Question(Result):
     target: float | None = None
 
 
-@equation("eq-regret", formula="1 - chosen / best", domain={"chosen": "[0, inf)", "best": POSITIVE}, relations=("chosen <= best",))
+@equation(
+    "eq-regret",
+    formula="1 - chosen / best",
+    domain={"chosen": "[0, inf)", "best": POSITIVE},
+    relations=("chosen <= best",),
+)
 def regret(chosen: Num, best: Num) -> Num:
     """Share of what was possible that a choice gives away.
 
@@ -155,14 +165,18 @@ def questions(name: str) -> tuple[Question, ...]:
     kind = KINDS[name]
     asked: dict[tuple[str, ...], dict[str, list[tuple[Case, tuple[float, ...]]]]] = {}
     for case, times in _rows(kind):
-        asked.setdefault(_given(kind, case), {}).setdefault(repr(sorted(case.inputs.items(), key=str)), []).append((case, times))
+        asked.setdefault(_given(kind, case), {}).setdefault(repr(sorted(case.inputs.items(), key=str)), []).append(
+            (case, times)
+        )
     found = []
     for given, alike in asked.items():
         if len(alike) > 1:
             members = frozenset(
                 str(c.inputs["model"]) if kind.joins == "model" else c.group for own in alike.values() for c, _ in own
             )
-            found.append((" ".join(v for v in given if v != "None"), members, tuple(_candidate(kind, o) for o in alike.values())))
+            found.append(
+                (" ".join(v for v in given if v != "None"), members, tuple(_candidate(kind, o) for o in alike.values()))
+            )
     whole = _joined(members for _, members, _ in found)
     made = []
     for label, members, candidates in found:
@@ -191,7 +205,9 @@ class Outcome(Result):
     missed: float = 0.0  # 1 where the choice misses its target
     depth: float | None = None  # of a miss: its time over the target, less one
     refused: float = 0.0
-    pairs: float | None = None  # share of the pairs of different worth that are in the right order; a pair without a prediction is not
+    pairs: float | None = (
+        None  # share of the pairs of different worth that are in the right order; a pair without a prediction is not
+    )
 
 
 def choose(question: Question, said: Sequence[tuple[float, float] | None]) -> Outcome:
@@ -220,11 +236,18 @@ def by_chance(question: Question) -> Outcome:
     """What a choice at random makes of a question, on average; half its pairs are in the right order."""
     missed = [question.target is not None and c.times[0] > question.target for c in question.candidates]
     each = [
-        REFUSED if m else float(regret(c.value, _best(question))) for c, m in zip(question.candidates, missed, strict=True)
+        REFUSED if m else float(regret(c.value, _best(question)))
+        for c, m in zip(question.candidates, missed, strict=True)
     ]
     deep = [c.times[0] / (question.target or 1.0) - 1 for c, m in zip(question.candidates, missed, strict=True) if m]
     return Outcome(
-        question.name, question.group, mean(each), mean([float(m) for m in missed]), mean(deep) if deep else None, 0.0, 0.5
+        question.name,
+        question.group,
+        mean(each),
+        mean([float(m) for m in missed]),
+        mean(deep) if deep else None,
+        0.0,
+        0.5,
     )
 
 
@@ -299,3 +322,138 @@ def _interval(votes: Sequence[float]) -> tuple[float | None, float | None]:
     draw = random.Random(_SEED)
     means = sorted(mean(draw.choices(votes, k=len(votes))) for _ in range(_DRAWS))
     return means[round(0.025 * _DRAWS)], means[round(0.975 * _DRAWS) - 1]
+
+
+@cache
+def blind(kind: str) -> Predictions:
+    """The blind predictions of a kind that ship, by class and row."""
+    text = (files(__package__) / FILE).read_text(encoding="utf-8")
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    return MappingProxyType({(r["class"], r["id"]): float(r["predicted"]) for r in rows if r["kind"] == kind})
+
+
+def by_rule(kind: str) -> Predictions:
+    """What the simplest rule of each class says; a share that is the same for all candidates decides nothing and is left out."""
+    asked = {i for q in questions(kind) for c in q.candidates for i in c.ids}
+    found = {
+        (name, c.id): rules.says(name, c.inputs)
+        for name in KINDS[kind].classes
+        for c in cases(name).cases
+        if c.id in asked
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def said(question: Question, predictions: Predictions) -> list[tuple[float, float] | None]:
+    """Of every candidate the time that is held against the target and the worth; a candidate of several rows has one prediction."""
+    kind, inputs = KINDS[question.kind], _cases(question.kind)
+    found: list[tuple[float, float] | None] = []
+    for c in question.candidates:
+        times = [predictions.get((name, c.ids[0])) for name in kind.classes]
+        known = [t for t in times if t is not None]
+        found.append((known[0], _worth(kind, inputs[c.ids[0]], known)) if len(known) == len(times) else None)
+    return found
+
+
+@cache
+def errors(kind: str) -> Mapping[str, tuple[float, ...]]:
+    """Logs of measured over blind times, the first class's, of every candidate of a group."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for q in questions(kind):
+        for c, s in zip(q.candidates, said(q, blind(kind)), strict=True):
+            if s is not None:
+                found.setdefault(q.group, {})[c.ids] = math.log(c.times[0] / s[0])
+    return {group: tuple(own.values()) for group, own in found.items()}
+
+
+def components(groups: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """Variance of log errors that a group shares, about zero, and of what each has of its own; every group is a vote.
+
+    >>> components([(0.1, 0.3), (-0.3, -0.1)])
+    (0.04, 0.01)
+    """
+    groups = list(groups)
+    return (
+        round(mean([mean(own) ** 2 for own in groups]), _DIGITS),
+        round(mean([mean([(e - mean(own)) ** 2 for e in own]) for own in groups]), _DIGITS),
+    )
+
+
+def odds(question: Question, times: Sequence[float]) -> list[float]:
+    """Chance of every candidate to keep the target, by the normal law of log errors in other groups: shared and own."""
+    spread = math.sqrt(sum(components(own for group, own in errors(question.kind).items() if group != question.group)))
+    return [NormalDist().cdf(math.log((question.target or t) / t) / spread) for t in times]
+
+
+def _by_odds(question: Question) -> Outcome:
+    """Choose the most worth on average: of every candidate its worth times the chance that it keeps the target."""
+    known = said(question, blind(question.kind))
+    some = [s for s in known if s is not None]
+    chances = iter(odds(question, [s[0] for s in some]))
+    weighed = [None if s is None else (0.0, s[1] * next(chances)) for s in known]
+    return replace(choose(question, weighed), pairs=choose(question, known).pairs)
+
+
+def reliability(kind: str, bins: int = 5) -> list[tuple[float, float, int]]:
+    """Odds in equal bins: their mean, the share of those candidates that kept the target, and how many they are."""
+    found: list[list[tuple[float, float]]] = [[] for _ in range(bins)]
+    for q in questions(kind):
+        known = [(c, s[0]) for c, s in zip(q.candidates, said(q, blind(kind)), strict=True) if s is not None]
+        for (c, _), p in zip(known, odds(q, [t for _, t in known]), strict=True):
+            found[min(bins - 1, int(p * bins))].append((p, float(q.target is None or c.times[0] <= q.target)))
+    return [(mean([p for p, _ in own]), mean([k for _, k in own]), len(own)) for own in found if own]
+
+
+@cache
+def _cases(kind: str) -> Mapping[str, Case]:
+    return {c.id: c for c in cases(KINDS[kind].classes[0]).cases}
+
+
+def outcomes(kind: str, way: str) -> list[Outcome]:
+    """Every question of a kind, decided in one way of ``WAYS``."""
+    if way == "chance":
+        return [by_chance(q) for q in questions(kind)]
+    if way == "odds":
+        return [_by_odds(q) for q in questions(kind)]
+    predictions = blind(kind) if way == "ours" else by_rule(kind)
+    return [choose(q, said(q, predictions)) for q in questions(kind)]
+
+
+def scores() -> tuple[DecisionScore, ...]:
+    """Our decisions, those of the simplest rules, and chance, for every kind of question; odds where there are targets to miss."""
+    return tuple(
+        summarise(kind, way, outcomes(kind, way))
+        for kind in KINDS
+        for way in WAYS
+        if way != "odds" or KINDS[kind].targets
+    )
+
+
+def told(found: Sequence[DecisionScore]) -> str:
+    """The scores as a table, with what its words mean."""
+    sure = reliability("serving")
+    return (
+        f"{table_of(found)}\n"
+        "regret: share of the best measured worth that a first choice gives away; a missed target and a refusal are 1;\n"
+        "means over groups with 95 % of groups drawn again. Blind: without the sources and the domains of a question's group.\n"
+        "Odds to keep a target, fitted without the group, beside the share that kept it: "
+        + ", ".join(f"{units.percent(s, 0, signed=False)} {units.percent(k, 0, signed=False)}" for s, k, _ in sure)
+    )
+
+
+def table_of(found: Sequence[DecisionScore]) -> Table:
+    """The scores as a table."""
+    head = ("question", "way", "questions", "groups", "regret", "95 %", "missed", "by", "refused", "pairs right")
+
+    def share(value: float | None) -> str:
+        return "–" if value is None else units.percent(value, signed=False)
+
+    cells = [
+        (
+            s.kind, WAYS[s.way], str(s.questions), str(s.groups), f"{s.regret:.2f}",
+            "–" if s.low is None else f"{s.low:.2f} to {s.high:.2f}",
+            share(s.missed), share(s.depth), share(s.refused), share(s.pairs),
+        )
+        for s in found
+    ]  # fmt: skip
+    return table(head, cells)
