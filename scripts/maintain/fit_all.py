@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Fit everything that is fitted to the rows that ship, and write every file that follows: constants, ranges, score sheets, blind
-predictions of decisions.
+"""Fit everything that is fitted to the rows that ship, and write every file that follows: constants, ranges, score sheets, decisions.
 
 scripts/maintain/fit_all.py [--only CLASS ...] [--jobs N]
 

@@ -25,7 +25,7 @@ from mlsysim.evidence.scoring.report import fit, predict
 OUTPUT = Path(decisions.__file__).with_name(decisions.FILE)
 
 
-def _left(name: str, own: list[Case]) -> list[Case]:
+def left(name: str, own: list[Case]) -> list[Case]:
     """Rows of a class without the sources and the domains of these."""
     sources, places = {c.group for c in own}, {tuple(domain_of(name, c.inputs).values()) for c in own}
     return [
@@ -48,12 +48,12 @@ def predicted(job: tuple[str, str]) -> list[tuple[str, str, str, float]]:
     with mock.patch("mlsysim.evidence.predictors.serving.shipped", unseen):
         for name in decisions.KINDS[kind].classes:
             own = [c for c in cases(name).cases if c.id in ids]
-            earlier[name] = fit(name, _left(name, own))
+            earlier[name] = fit(name, left(name, own))
             for c in own:
                 said = predict(name, c.inputs, earlier[name]).predicted
                 if said is not None:
                     found.append((kind, name, c.id, said))
-    print(f"{kind}, {group}: {len(own)} rows by a fit to {len(_left(name, own))}", flush=True)
+    print(f"{kind}, {group}: {len(own)} rows by a fit to {len(left(name, own))}", flush=True)
     return found
 
 
