@@ -221,15 +221,23 @@ def choose(question: Question, said: Sequence[tuple[float, float] | None]) -> Ou
         Of every candidate the predicted time that is held against the target (s) and the predicted worth (1/s); None where there is
         no prediction. Where no candidate is predicted to keep the target, nothing is chosen, which is a refusal.
     """
-    options, target = question.candidates, question.target
-    keeps = [i for i, s in enumerate(said) if s is not None and (target is None or s[0] <= target)]
-    pairs = _pairs([c.value for c in options], [None if s is None else s[1] for s in said])
-    if not keeps:
-        return Outcome(question.name, question.group, REFUSED, refused=1.0, pairs=pairs)
-    first = options[max(keeps, key=lambda i: (said[i] or (0.0, 0.0))[1])]
+    pairs = _pairs([c.value for c in question.candidates], [None if s is None else s[1] for s in said])
+    return replace(_judged(question, first_choice(question, said)), pairs=pairs)
+
+
+def first_choice(question: Question, said: Sequence[tuple[float, float] | None]) -> int | None:
+    """Which candidate is predicted to be worth most among those predicted to keep the target; the first of equals, None for none."""
+    keeps = [i for i, s in enumerate(said) if s is not None and (question.target is None or s[0] <= question.target)]
+    return max(keeps, key=lambda i: (said[i] or (0.0, 0.0))[1]) if keeps else None
+
+
+def _judged(question: Question, chosen: int | None) -> Outcome:
+    if chosen is None:
+        return Outcome(question.name, question.group, REFUSED, refused=1.0)
+    first, target = question.candidates[chosen], question.target
     if target is not None and first.times[0] > target:
-        return Outcome(question.name, question.group, REFUSED, 1.0, first.times[0] / target - 1, pairs=pairs)
-    return Outcome(question.name, question.group, float(regret(first.value, _best(question))), pairs=pairs)
+        return Outcome(question.name, question.group, REFUSED, 1.0, first.times[0] / target - 1)
+    return Outcome(question.name, question.group, float(regret(first.value, _best(question))))
 
 
 def by_chance(question: Question) -> Outcome:
@@ -322,6 +330,22 @@ def _interval(votes: Sequence[float]) -> tuple[float | None, float | None]:
     draw = random.Random(_SEED)
     means = sorted(mean(draw.choices(votes, k=len(votes))) for _ in range(_DRAWS))
     return means[round(0.025 * _DRAWS)], means[round(0.975 * _DRAWS) - 1]
+
+
+def with_errors(kind: str, own: float, shared: float, seed: int = 0) -> DecisionScore:
+    """Decisions by what was measured, times e to normal errors: some that a group shares, and some of each candidate's own.
+
+    >>> with_errors("gemm", 0.0, 0.0).regret
+    0.0
+    """
+    draw, found = random.Random(seed), []
+    common = {g: draw.gauss(0.0, shared) for g in sorted({q.group for q in questions(kind)})}
+    rows: dict[tuple[str, ...], float] = {}
+    for q in questions(kind):
+        factors = [math.exp(common[q.group] + rows.setdefault(c.ids, draw.gauss(0.0, own))) for c in q.candidates]
+        wrong = [(c.times[0] * f, c.value / f) for c, f in zip(q.candidates, factors, strict=True)]
+        found.append(_judged(q, first_choice(q, wrong)))
+    return summarise(kind, "errors", found)
 
 
 @cache
