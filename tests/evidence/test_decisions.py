@@ -113,6 +113,24 @@ def test_odds_take_what_other_groups_share_and_what_they_do_not(monkeypatch: pyt
     assert decisions.odds(ASKED, [0.05, 0.05 * one, 0.05 / one]) == pytest.approx([0.5, 0.841345, 0.158655], abs=1e-6)
 
 
+@independent
+def test_a_point_of_a_layout_is_never_one_of_the_questions_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows of one layout were measured at other lengths, the middle of them (the later) at twice what was said."""
+    times = {"1own": 0.02, "2far": 0.02, "3far": 0.04}
+    row = {"input_len": 1.0, "output_len": 1.0, "concurrency": 1.0, "tp": 4.0}
+    made = {i: Case(i, "g", t, None, row | {"input_len": float(i[0])}) for i, t in times.items()}
+    asked = Question("serving", "q", "g", (Candidate(("1own",), (0.02,), 1.0),), target=0.05)
+    file = type("File", (), {"cases": tuple(made.values())})
+    monkeypatch.setattr(decisions, "cases", lambda name: file)
+    monkeypatch.setattr(decisions, "_layouts", lambda kind: {"one": list(made)})
+    monkeypatch.setattr(decisions, "checks", lambda name: {"common": 0.5})  # one point weighs a half
+    said = {(name, i): 0.02 for name in KINDS["serving"].classes for i in times}
+    monkeypatch.setattr(decisions, "blind", lambda kind: said)
+    found = decisions.pointed(asked)
+    assert found["serving_tpot", "1own"] == pytest.approx(0.02 * math.sqrt(2.0))
+    assert found["serving_tpot", "2far"] == 0.02
+
+
 @regression
 def test_the_questions_are_frozen() -> None:
     found = {
@@ -155,6 +173,7 @@ def test_our_first_choices_give_away_less_than_the_simplest_rules(capsys: pytest
     for kind in KINDS:
         assert found[kind, "ours"]["regret"] <= found[kind, "rule"]["regret"] + 0.01
         assert found[kind, "rule"]["regret"] <= found[kind, "chance"]["regret"] + 0.01
+    assert found["serving", "point"]["regret"] < found["serving", "ours"]["regret"]
     assert found["serving", "ours"]["high"] < found["serving", "rule"]["low"]
     main(["validate", "--decisions"])
     text = capsys.readouterr().out

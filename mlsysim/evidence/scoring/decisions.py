@@ -25,6 +25,7 @@ from mlsysim.evidence.metrics import mean
 from mlsysim.evidence.predictors.base import Row
 from mlsysim.evidence.rows import cases
 from mlsysim.evidence.scoring import rules
+from mlsysim.intervals import checks, run_weight
 from mlsysim.results import Result
 from mlsysim.tables import Table, table
 
@@ -32,7 +33,13 @@ FILE = "blind.csv"  # class, row and blind prediction, written by scripts/mainta
 REFUSED = 1.0  # regret of a refusal, and of a missed target
 _GROUPS, _DRAWS, _SEED = 5, 2000, 38  # fewest groups of an interval, and how it is drawn
 WAYS: Mapping[str, str] = MappingProxyType(
-    {"ours": "ours, blind", "odds": "ours, by odds", "rule": "simplest rule", "chance": "at random"}
+    {
+        "ours": "ours, blind",
+        "odds": "ours, by odds",
+        "point": "ours, one point",
+        "rule": "simplest rule",
+        "chance": "at random",
+    }
 )
 _DIGITS = 9
 Predictions = Mapping[tuple[str, str], float]  # by class and row
@@ -418,6 +425,35 @@ def _by_odds(question: Question) -> Outcome:
     return replace(choose(question, weighed), pairs=choose(question, known).pairs)
 
 
+def pointed(question: Question) -> Predictions:
+    """Blind predictions that one measured point of each layout has moved, at other lengths than the question's: the middle row by name.
+
+    A layout is all that a row says but its lengths and its concurrency. The point weighs what one point of one's own does (eq-run-weight).
+    """
+    predictions, own = blind(question.kind), {i for c in question.candidates for i in c.ids}
+    moved = dict(predictions)
+    for name in KINDS[question.kind].classes:
+        weight = float(run_weight(1.0, min(0.99, checks(name)["common"])))
+        measured = {c.id: c.measured for c in cases(name).cases}
+        for layout in _layouts(question.kind).values():
+            others = [i for i in layout if i not in own]
+            if others:
+                point = others[len(others) // 2]
+                factor = (measured[point] / predictions[name, point]) ** weight
+                moved |= {(name, i): predictions[name, i] * factor for i in layout if i in own}
+    return moved
+
+
+@cache
+def _layouts(kind: str) -> Mapping[str, list[str]]:
+    """Rows of the candidates of a kind by layout, in the order of their names."""
+    found: dict[str, list[str]] = {}
+    for i in sorted({i for q in questions(kind) for c in q.candidates for i in c.ids}):
+        alike = {k: v for k, v in _cases(kind)[i].inputs.items() if k not in ("input_len", "output_len", "concurrency")}
+        found.setdefault(repr(sorted(alike.items())), []).append(i)
+    return found
+
+
 def reliability(kind: str, bins: int = 5) -> list[tuple[float, float, int]]:
     """Odds in equal bins: their mean, the share of those candidates that kept the target, and how many they are."""
     found: list[list[tuple[float, float]]] = [[] for _ in range(bins)]
@@ -439,17 +475,19 @@ def outcomes(kind: str, way: str) -> list[Outcome]:
         return [by_chance(q) for q in questions(kind)]
     if way == "odds":
         return [_by_odds(q) for q in questions(kind)]
+    if way == "point":
+        return [choose(q, said(q, pointed(q))) for q in questions(kind)]
     predictions = blind(kind) if way == "ours" else by_rule(kind)
     return [choose(q, said(q, predictions)) for q in questions(kind)]
 
 
 def scores() -> tuple[DecisionScore, ...]:
-    """Our decisions, those of the simplest rules, and chance, for every kind of question; odds where there are targets to miss."""
+    """Our decisions, those of the simplest rules, and chance, for every kind of question; odds and points where there are targets to miss."""
     return tuple(
         summarise(kind, way, outcomes(kind, way))
         for kind in KINDS
         for way in WAYS
-        if way != "odds" or KINDS[kind].targets
+        if way not in ("odds", "point") or KINDS[kind].targets
     )
 
 
@@ -460,6 +498,7 @@ def told(found: Sequence[DecisionScore]) -> str:
         f"{table_of(found)}\n"
         "regret: share of the best measured worth that a first choice gives away; a missed target and a refusal are 1;\n"
         "means over groups with 95 % of groups drawn again. Blind: without the sources and the domains of a question's group.\n"
+        "One point: moved by one measured row of each layout, at other lengths.\n"
         "Odds to keep a target, fitted without the group, beside the share that kept it: "
         + ", ".join(f"{units.percent(s, 0, signed=False)} {units.percent(k, 0, signed=False)}" for s, k, _ in sure)
     )
