@@ -105,6 +105,15 @@ def _validate(args: argparse.Namespace) -> None:
             )
         print(own_points.table_of())
         return
+    if args.decisions:
+        from mlsysim.evidence.scoring import decisions
+
+        scored = decisions.scores()
+        if args.json:
+            print_json({"decisions": [asdict(s) for s in scored]})
+        else:
+            print(decisions.told(scored))
+        return
     if args.cases and args.set:
         raise InputError("--cases scores rows of your own and --set rows that ship; give one of the two")
     if args.set:
@@ -152,6 +161,11 @@ def add(commands: Commands) -> None:
         "--points",
         action="store_true",
         help="print instead what measured points of one's own are worth, on the rows that ship",
+    )
+    p.add_argument(
+        "--decisions",
+        action="store_true",
+        help="print instead what first choices by blind predictions give away, on the rows that ship",
     )
     p.add_argument(
         "--class", dest="class_name", metavar="NAME", help="class of the rows (default: from the header, or all)"

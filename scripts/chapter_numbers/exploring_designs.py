@@ -8,7 +8,7 @@ import numpy as np
 
 from chapter_numbers import share as _share
 from mlsysim import catalog, evidence, intervals, sensitivity, training, units
-from mlsysim.evidence.scoring import own_points
+from mlsysim.evidence.scoring import decisions, own_points
 from mlsysim.evidence.scoring.conformal import MIN_GROUPS, GroupedErrors
 from mlsysim.evidence.studies.ranked import ranking
 from mlsysim.evidence.studies.searched import Searched, search_published
@@ -258,6 +258,42 @@ def _halving() -> dict[str, str]:
     return {"calls": str(len(asked)), **{name: units.format(rate, "byte/s", 3) for name, rate in still.items()}}
 
 
+def _decisions() -> dict[str, Any]:
+    """What first choices give away: ours, blind, those of the simplest rules, chance, and answers with errors put into them."""
+    scored = {(s.kind, s.way): s for s in decisions.scores()}
+
+    def told(s: decisions.DecisionScore) -> dict[str, str]:
+        found = {"regret": f"{s.regret:.2f}", "missed": _share(s.missed, 0), "refused": _share(s.refused, 0)}
+        found |= {"pairs": "none" if s.pairs is None else _share(s.pairs, 0)}
+        found |= {"by": "none" if s.depth is None else _share(s.depth, 0)}
+        return found | ({} if s.low is None else {"low": f"{s.low:.2f}", "high": f"{s.high:.2f}"})
+
+    def played(own: float, shared: float) -> dict[str, str]:
+        runs = [decisions.with_errors("serving", own, shared, seed) for seed in range(20)]
+        return {
+            "regret": f"{np.mean([r.regret for r in runs]):.2f}",
+            "missed": _share(float(np.mean([r.missed for r in runs])), 0),
+            "refused": _share(float(np.mean([r.refused for r in runs])), 0),
+        }
+
+    shared, own = decisions.components(decisions.errors("serving").values())
+    serving = decisions.questions("serving")
+    return {
+        "questions": str(len(serving)),
+        "groups": str(len({q.group for q in serving})),
+        "answers": f"{len({c.ids for q in serving for c in q.candidates}):,}",
+        **{kind: {way: told(s) for (k, way), s in scored.items() if k == kind} for kind in decisions.KINDS},
+        "own_spread": _share(math.sqrt(own), 0),
+        "shared_spread": _share(math.sqrt(shared), 0),
+        "own": {f"at_{n}": played(n / 100, 0.0) for n in (2, 5, 10, 20, 40)},
+        "shared": {f"at_{n}": played(0.0, n / 100) for n in (5, 10, 20, 40)},
+        "odds": {
+            f"bin_{i}": {"said": _share(s, 0), "kept": _share(k, 0)}
+            for i, (s, k, _) in enumerate(decisions.reliability("serving"))
+        },
+    }
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 13."""
     h100 = training.efficiencies_of("H100", efficiencies="datasheet")
@@ -333,6 +369,7 @@ def numbers() -> dict[str, Any]:
         "free": _free_network(),
         "toy": _toy(),
         "worlds": _worlds(q.groups),
+        "decisions": _decisions(),
         "halving": _halving(),
         "kept": _kept(llama),
         "tornado": _tornado(llama),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fit everything that is fitted to the rows that ship, and write every file that follows: constants, ranges, score sheets.
+"""Fit everything that is fitted to the rows that ship, and write every file that follows: constants, ranges, score sheets, decisions.
 
 scripts/maintain/fit_all.py [--only CLASS ...] [--jobs N]
 
@@ -24,6 +24,7 @@ import fit_intervals
 import fit_kernels
 import measured_shares
 import nest_training
+import predict_blind
 import score_reality
 
 from mlsysim.errors import MlsysimError
@@ -145,6 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     fit_intervals.OUTPUT.write_text(fit_intervals.as_toml(found_ranges), encoding="utf-8")
     own_points.FILE.write_text(own_points.as_toml(lefts), encoding="utf-8")
     fit_intervals.say(found_ranges)
+    predict_blind.write(args.jobs)
     with ProcessPoolExecutor(1, mp_context=fresh) as pool:
         pool.submit(score_reality.main, []).result()
         pool.submit(write_readme).result()

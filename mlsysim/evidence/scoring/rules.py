@@ -124,7 +124,7 @@ def _power(inputs: Inputs) -> float:
     return 1.0
 
 
-def _pool(row: Row, prefix: str) -> tuple[float, float]:
+def pool(row: Row, prefix: str) -> tuple[float, float]:
     """Devices of all replicas of a pool, and its replicas."""
     degree = [row.optional(f"{prefix}{name}", 1.0) for name in ("tp", "moe_tp", "moe_ep")]
     attention_dp = row.number(f"{prefix}attention_dp") if row.has(f"{prefix}attention_dp") else None
@@ -142,7 +142,7 @@ def _prompt(row: Row, prefix: str) -> float:
     """Seconds of one prompt on all devices of a pool."""
     model, device = checkpoint(str(row.need("model")))[0], catalog.device(str(row.need("device")))
     work = float(flops.forward_matmul_flops(flops.active_parameters(model))) * row.number("input_len")
-    return work / (_PROMPTS * device.peak_flops[_format(row, device)[1]] * _pool(row, prefix)[0])
+    return work / (_PROMPTS * device.peak_flops[_format(row, device)[1]] * pool(row, prefix)[0])
 
 
 def _prefix(row: Row, pool: str) -> str:
@@ -156,7 +156,7 @@ def _tpot(inputs: Inputs) -> float:
         catalog.device(str(row.need("device"))),
         _prefix(row, "decode"),
     )
-    (devices, replicas), (each, _) = _pool(row, prefix), _format(row, device)
+    (devices, replicas), (each, _) = pool(row, prefix), _format(row, device)
     batch, answer = row.number("concurrency") / replicas, row.number("output_len")
     weights = min(flops.matmul_parameters(model), batch * flops.active_parameters(model)) * each
     cache = float(memory.kv_cache_of(model, batch, row.number("input_len") + answer / 2.0))
