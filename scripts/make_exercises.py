@@ -10,9 +10,7 @@ A second run changes nothing: cell ids are counted, and no time is written down.
 """
 
 import argparse
-import ast
 import json
-import re
 import shutil
 import sys
 import zipfile

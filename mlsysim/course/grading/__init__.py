@@ -2,18 +2,17 @@
 
 from mlsysim.course.grading.download import grade
 from mlsysim.course.grading.marks import Graded, Late, Likeness, copies, grade_folder, merged, read_rows
+from mlsysim.course.grading.questions import class_page, discrimination, statistics, write_class, write_statistics
 from mlsysim.course.grading.sheet import read_marks, write_reasons
 from mlsysim.course.grading.submissions import Student, Submission, collect, read_roster
 from mlsysim.course.grading.table import (
     IMPORTED,
     SYSTEMS,
     feedback_page,
-    statistics,
     write_csv,
     write_feedback,
     write_import,
     write_json,
-    write_statistics,
 )
 
 __all__ = [
@@ -24,8 +23,10 @@ __all__ = [
     "Likeness",
     "Student",
     "Submission",
+    "class_page",
     "collect",
     "copies",
+    "discrimination",
     "feedback_page",
     "grade",
     "grade_folder",
@@ -34,6 +35,7 @@ __all__ = [
     "read_roster",
     "read_rows",
     "statistics",
+    "write_class",
     "write_csv",
     "write_feedback",
     "write_import",
