@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from mlsysim.course.grading.sandbox import check_sandbox
 from mlsysim.errors import InputError
-from mlsysim.explore.sweeping import bar, connected
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -84,6 +83,8 @@ def each(
     needs : tuple of (str, bool)
         The folder that every worker must see, and whether it grades without a sandbox.
     """
+    from mlsysim.explore.sweeping import bar, connected  # not for each submission's process, which needs neither
+
     with bar(progress, done + len(items), done, "submissions") as step, connected(cluster) as client:
         for found in _here(one, items, jobs) if client is None else _there(client, one, items, needs):
             step(1)

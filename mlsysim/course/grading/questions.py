@@ -106,7 +106,7 @@ def class_page(rows: Sequence[Graded], slug: str) -> str:
                     "right (%)",
                     "discrimination",
                     marks=[dots],
-                    title="Questions: how many are right, and whether they are those who know",
+                    title="How many are right, and whether those who know are",
                     x_log=False,
                     y_log=False,
                     x_range=(0, 100),
