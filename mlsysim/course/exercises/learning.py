@@ -81,12 +81,13 @@ class Learner(Desk):
     def progress(self, slug: str = "") -> Table:
         """Questions right and tried by chapter, or how each question of a chapter stands."""
         if slug:
-            rows = [(e.id, e.title, e.kind, e.minutes, self.standing(e.id)) for e in assignment(slug)]
+            rows = [(e.id, e.title, e.kind, str(e.minutes), self.standing(e.id)) for e in assignment(slug)]
             return table(("question", "title", "kind", "minutes", "standing"), rows)
         counted = []
         for name in SLUGS:
             standings = [self.standing(e.id) for e in assignment(name)]
-            counted.append((name, standings.count("right"), len(standings) - standings.count(""), len(standings)))
+            counts = (standings.count("right"), len(standings) - standings.count(""), len(standings))
+            counted.append((name, *map(str, counts)))
         return table(("chapter", "right", "tried", "questions"), counted)
 
     def standing(self, id: str) -> str:
@@ -102,8 +103,8 @@ class Learner(Desk):
             code = self.best[e.id].get("code", "") if e.id in self.best else ""
             own = named(named(code, f"answer_{number}"), f"g_{number}", "g") if code else f"answer_{number} = ..."
             cells += [_cell("markdown", str(e.question(e.draw(self.student)))), _cell("code", own)]
-        for number, cell in enumerate(cells):
-            cell["id"] = f"cell-{number:02d}"
+        for at, cell in enumerate(cells):
+            cell["id"] = f"cell-{at:02d}"
         kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
         return json.dumps({"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
 
