@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import platform
+import random
 import socket
 import tomllib
 from collections.abc import Mapping
@@ -583,6 +584,28 @@ def test_a_question_is_compared_with_the_others_alone(tmp_path: Path) -> None:
     assert "1 crashed, 4 ok" in page
     assert not any(name in page for name in (*right, "eve-p", "<b>"))
     assert "0 students" in class_page([], SLUG)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("least", [0.5, 0.9])
+def test_no_pair_that_is_alike_is_passed_over(least: float) -> None:
+    drawn, texts = random.Random(5), []
+    for i in range(60):
+        text = list(texts[drawn.randrange(i)]) if i > 5 else drawn.choices("abcdef", k=400)
+        for _ in range(drawn.randrange(12)):
+            text[drawn.randrange(len(text))] = drawn.choice("uvwxyz")
+        texts.append("".join(text)[: 400 - drawn.randrange(60)])
+        texts[-1] = texts[-1].ljust(400, drawn.choice("ABC"))
+    rows = [row(f"s{i}", 1.0, texts={"01.1": text}) for i, text in enumerate(texts)]
+    runs = [{text[k : k + 6] for k in range(len(text) - 5)} for text in texts]
+    brute = {
+        (f"s{j}", f"s{i}")
+        for i in range(60)
+        for j in range(i)
+        if 2 * len(runs[i] & runs[j]) >= least * (len(runs[i]) + len(runs[j]))
+    }
+    assert {(c.first, c.second) for c in copies(rows, least)} == brute
+    assert 20 < len(brute) < 1770
 
 
 def class_of(folder: Path, n: int) -> Path:

@@ -1,7 +1,9 @@
 """Marks: each submission run in its sandbox, its answers compared here, what is late, what is copied, what was graded before."""
 
 import json
+import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -424,7 +426,7 @@ def copies(rows: Sequence[Graded], least: float = ALIKE) -> list[Likeness]:
 
     Answers are compared by their runs of letters, without spaces, comments and what stood in the notebook before. Two students
     who both write the shortest possible line look alike, so only longer answers count, and a pair is a reason to look, never a
-    verdict. The work grows with the length of a text, whatever it says.
+    verdict. The work grows with the length of a text, whatever it says, and only pairs that share one of their rarest runs are compared.
     """
     ran = [r for r in rows if r.texts]
     named = [(r, r.message.partition("STUDENT is ")[2].partition(";")[0].strip("'")) for r in ran]
@@ -435,13 +437,21 @@ def copies(rows: Sequence[Graded], least: float = ALIKE) -> list[Likeness]:
     ]
     joined = [(r, "\n".join(t for t in r.texts.values() if len(t) > 20)) for r in ran]
     long = [(r, len(text), _runs(text)) for r, text in joined if len(text) >= _LEAST_TEXT]
+    often = Counter(run for _, _, mine in long for run in mine)
+    first: dict[str, list[int]] = {}  # by a rare run, who has it
     for i, (a, one, mine) in enumerate(long):
-        for b, two, theirs in long[:i]:
+        # a share of `least` needs that of my runs in common, whatever the other's length; so one of the rarest others is, too
+        needed = math.ceil(len(mine) * least / (2 - least) - 1e-9)
+        rare = sorted(mine, key=lambda run: (often[run], run))[: len(mine) - needed + 1]
+        for j in sorted({j for run in rare for j in first.get(run, ())}):
+            b, two, theirs = long[j]
             if a.student == b.student or min(one, two) < least * max(one, two):
                 continue
             share = 2 * len(mine & theirs) / (len(mine) + len(theirs))
             if share >= least:
                 found.append(Likeness(b.student, a.student, share, "the same text in the answers"))
+        for run in rare:
+            first.setdefault(run, []).append(i)
     return found
 
 
