@@ -22,7 +22,9 @@ ENGINE = ROOT / "book" / "assets" / "vendor" / "engine"
 CACHE = LAB.parent / "live"
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 SITE = "/lib/site"  # where the library lies in the worker's file system
-_ROWS = [f"mlsysim/evidence/rows/{table}" for table in ("training_step.", "inference.", "kernel_")]  # a megabyte
+_ROWS = [
+    f"mlsysim/evidence/rows/{table}" for table in ("training_step.", "inference.", "kernel_")
+]  # a megabyte
 LEFT_OUT = (".dist-info/", "mlsysim/cli/", *_ROWS)  # what no page asks for
 # Pyodide starts with 30 MiB; a snapshot of a larger memory needs that much before it is put back.
 RESTORE = "return Module.HEAP8.set(t),l}"

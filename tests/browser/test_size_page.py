@@ -130,11 +130,7 @@ def test_a_link_with_several_devices_brings_numbers_first_then_pictures_and_the_
     assert page.evaluate("states") == ["loading", "first", "ready"]
     here = sizing.size(form)
     assert page.locator(".size-first strong").all_inner_texts() == [row["text"] for row in here["first"]]
-    rows = (
-        mlsysim.compare_devices("Llama-3.1-8B", ["H100", "H200"], rate=20, slo=mlsysim.SLO(ttft=1, itl=0.04))
-        .rows()
-        .rows
-    )
+    rows = mlsysim.compare_devices("Llama-3.1-8B", ["H100", "H200"], rate=20, slo=mlsysim.SLO(ttft=1, itl=0.04)).rows().rows
     assert page.locator(".size-beside tbody tr").evaluate_all("all => all.map((r) => [...r.cells].map((c) => c.textContent))") == [list(r) for r in rows]  # fmt: skip
     titles = [p["title"] for p in here["pictures"]]
     assert page.locator(".size-picture > summary").all_inner_texts() == ["Devices side by side", *titles]
