@@ -10,14 +10,11 @@ A second run changes nothing: cell ids are counted, and no time is written down.
 """
 
 import argparse
-import ast
 import json
-import re
 import shutil
 import sys
 import zipfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import stamp
@@ -25,6 +22,7 @@ from build_lab import build_wheel
 
 import mlsysim
 from mlsysim.course.exercises import OBJECTIVES, Desk, Exercise, assignment, capstones
+from mlsysim.course.exercises.learning import modules, named
 
 ROOT = Path(__file__).resolve().parent.parent
 Cell = dict[str, Any]
@@ -96,13 +94,6 @@ def _notebook(slug: str, cells: list[Cell]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def modules(slug: str) -> list[str]:
-    """The library's modules that the solutions of a chapter use, with the catalogue and the units."""
-    code = "\n".join(e.solution for e in assignment(slug))
-    used = [m for m in mlsysim.__all__ if m in ("catalog", "units") or re.search(rf"\b{m}\.", code)]
-    return [m for m in used if isinstance(getattr(mlsysim, m), ModuleType)]  # a solution's `plan` is not the function
-
-
 def answer_name(exercise: Exercise) -> str:
     """The variable that holds the answer: answer_1 for 01.1."""
     return f"answer_{exercise.id.partition('.')[2]}"
@@ -160,20 +151,6 @@ def student(slug: str, desk: str = "Desk(STUDENT)") -> str:
             )
         cells.append(_cell("code", f'check("{e.id}", {answer_name(e)}, seed=STUDENT)'))
     return _notebook(slug, cells)
-
-
-def named(code: str, name: str, old: str = "answer") -> str:
-    """Code that assigns ``answer``, with the question's own name for it, wherever in it that stands."""
-    lines = code.splitlines()
-    places = [
-        (node.lineno - 1, node.col_offset)
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.Name) and node.id == old
-    ]
-    for line, column in sorted(places, reverse=True):
-        raw = lines[line].encode()  # columns count bytes
-        lines[line] = (raw[:column] + name.encode() + raw[column + len(old) :]).decode()
-    return "\n".join(lines)
 
 
 def _solution(exercise: Exercise) -> str:

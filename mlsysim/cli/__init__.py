@@ -42,6 +42,7 @@ COMMANDS = {
     "sweep": "a solver over every combination of lists and ranges, as CSV or JSON",
     "validate": "predict published measurements and score the predictions",
     "mcp": "answer an assistant's calls of these commands, over the Model Context Protocol",
+    "learn": "the book's exercises: draw a question, take an answer, give hints, keep progress, write the notebook to hand in",
     "grade": "grade a folder of submitted notebooks, each in a sandbox, into one CSV file",
 }
 _ELSEWHERE = {

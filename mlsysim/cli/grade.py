@@ -16,6 +16,7 @@ def _grade(args: argparse.Namespace) -> None:
     rows, alike = grade(Path(args.assignment).resolve().name, **given(args, grade, "assignment"))
     counts = ", ".join(f"{n} {status}" for status, n in sorted(Counter(r.status for r in rows).items()))
     print(f"{args.output}: {len(rows)} graded ({counts})")
+    print(f"the class and its questions, without names: {Path(args.output).with_suffix('.html')}")
     sheet = Path(args.output).with_suffix(".reasons.csv")
     if sheet.exists():
         print(f"reasons to read, with their rubrics: {sheet}")
@@ -37,6 +38,7 @@ def add(commands: Commands) -> None:
         grade,
         leave=("assignment", "submissions"),
         **file,
+        cluster={"metavar": "WHERE"},
         before={"metavar": "FILE.json"},
         feedback={"metavar": "FOLDER"},
     )

@@ -7,6 +7,7 @@ _HOMES = {
     "Chart": "drawing",
     "Choice": "course.sliders",
     "Desk": "course.exercises",
+    "Learner": "course.exercises.learning",
     "Line": "drawing",
     "LogSlider": "course.sliders",
     "Marks": "drawing",

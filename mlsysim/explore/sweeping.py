@@ -131,7 +131,7 @@ def sweep(
         parts = {i: found for i, s in enumerate(stretches) if (found := kept.read(i, s)) is not None}
     todo = [i for i in range(len(stretches)) if i not in parts]
     rows = [stretches[i].stop - stretches[i].start for i in todo]
-    with _connected(client) as cluster, _bar(progress, grid.size, grid.size - sum(rows)) as bar:
+    with connected(client) as cluster, bar(progress, grid.size, grid.size - sum(rows), "combinations") as step:
         done = _here(task, stretches, todo, kept) if cluster is None else _there(cluster, task, stretches, todo, kept)
         size = dict(zip(todo, rows, strict=True))
         for i, found in done:
@@ -139,7 +139,7 @@ def sweep(
                 parts[i] = found
                 if keep is not None and len(parts) > 64:  # fold what was kept so far into one part
                     parts = {min(parts): keep(Columns.join([parts[k] for k in sorted(parts)]))}
-            bar(size[i])
+            step(size[i])
     if kept is not None:
         for i in todo:
             back = kept.read(i, stretches[i])
@@ -153,12 +153,12 @@ def sweep(
 
 
 @contextmanager
-def _connected(client: Any) -> Iterator[Any]:
+def connected(client: Any) -> Iterator[Any]:
     """The client, connected first when it is an address, with processes of this machine when it is ``local:N``."""
     if not isinstance(client, str):
         if client is not None and not callable(getattr(client, "submit", None)):
             raise InputError(
-                f"sweep: client = {str(client)[:40]!r} is no Dask client; give a dask.distributed.Client, or the address of a "
+                f"cluster: client = {str(client)[:40]!r} is no Dask client; give a dask.distributed.Client, or the address of a "
                 f"scheduler, as in {_ADDRESS}, or 'local:4'"
             )
         yield client
@@ -166,12 +166,12 @@ def _connected(client: Any) -> Iterator[Any]:
     local = re.fullmatch(r"local:(\d{1,4})", client)
     if local is not None and not 1 <= int(local[1]) <= _MOST_WORKERS:
         raise InputError(
-            f"sweep: {client!r} asks for {local[1]} processes; give from 1 to {_MOST_WORKERS}, as in 'local:4'"
+            f"cluster: {client!r} asks for {local[1]} processes; give from 1 to {_MOST_WORKERS}, as in 'local:4'"
         )
     try:
         from dask.distributed import Client, LocalCluster
     except ImportError as error:
-        raise InputError("sweep: a Dask cluster needs dask; run: pip install 'mlsysim-book[scale]'") from error
+        raise InputError("cluster: this needs dask; run: pip install 'mlsysim-book[scale]'") from error
     if local is not None:
         with (
             LocalCluster(
@@ -180,19 +180,19 @@ def _connected(client: Any) -> Iterator[Any]:
                 dashboard_address=None,
                 scheduler_kwargs={"dashboard_address": ":0"},  # or a second cluster complains that the port is taken
             ) as workers,
-            Client(workers) as connected,
+            Client(workers) as joined,
         ):
-            yield connected
+            yield joined
         return
     try:
-        connected = Client(client, timeout="5s")
+        joined = Client(client, timeout="5s")
     except (OSError, ValueError) as error:
         raise InputError(
-            f"sweep: no Dask scheduler answers at {client!r}; start one with 'dask scheduler' and give the address that it "
+            f"cluster: no Dask scheduler answers at {client!r}; start one with 'dask scheduler' and give the address that it "
             f"prints, as in {_ADDRESS}, or take 'local:4', four processes of this machine"
         ) from error
-    with connected:
-        yield connected
+    with joined:
+        yield joined
 
 
 def _here(
@@ -226,14 +226,14 @@ def _run(task: _Task, stretch: Stretch, store: Store | None, i: int) -> Columns 
 
 
 @contextmanager
-def _bar(wanted: bool, total: int, done: int) -> Iterator[Callable[[int], Any]]:
-    """A progress bar, or none: call it with the combinations that were finished."""
+def bar(wanted: bool, total: int, done: int, of: str) -> Iterator[Callable[[int], Any]]:
+    """A progress bar, or none: call it with how many were finished."""
     if not wanted:
         yield lambda count: None
         return
     try:
         from tqdm.auto import tqdm
     except ImportError as error:
-        raise InputError("sweep: progress=True needs tqdm; run: pip install 'mlsysim-book[scale]'") from error
-    with tqdm(total=total, initial=done, unit=" combinations", unit_scale=True) as bar:
-        yield bar.update
+        raise InputError("progress=True needs tqdm; run: pip install 'mlsysim-book[scale]'") from error
+    with tqdm(total=total, initial=done, unit=f" {of}", unit_scale=True) as shown:
+        yield shown.update

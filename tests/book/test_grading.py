@@ -4,9 +4,11 @@ import csv
 import json
 import os
 import platform
+import random
 import socket
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from support import ROOT
 from mlsysim.course.grading import (
     Graded,
     Late,
+    class_page,
     collect,
     copies,
     feedback_page,
@@ -28,6 +31,7 @@ from mlsysim.course.grading import (
     write_feedback,
     write_import,
     write_json,
+    write_statistics,
 )
 from mlsysim.course.grading import (
     sandbox as box,
@@ -548,7 +552,122 @@ def test_a_page_for_each_student_and_nothing_in_it_runs(tmp_path: Path) -> None:
 def test_which_mistakes_were_made_how_often() -> None:
     slips = {"a": ("half", False), "b": ("half", False), "c": ("", True), "d": ("bits", False)}
     rows = [row(n, 1.0, remarks={"01.1": Remark(ok, slip, "")}) for n, (slip, ok) in slips.items()]
-    assert statistics(rows) == [{"question": "01.1", "answers": 4, "right": 0.25, "mistakes": {"half": 2, "bits": 1}}]
+    (found,) = statistics([*rows, replace(rows[0], status="replaced")])  # a student counts once
+    assert found == {
+        "question": "01.1", "answers": 4, "right": 0.25, "discrimination": None, "mistakes": {"half": 2, "bits": 1}
+    }  # fmt: skip
+
+
+@pytest.mark.independent
+def test_a_question_is_compared_with_the_others_alone(tmp_path: Path) -> None:
+    right = {"ada-l": (1, 1, 1), "bob-m": (1, 1, 0), "cy-n": (1, 0, 0), "dee-o": (0, 0, 1)}
+    rows = [
+        row(
+            n,
+            *map(float, said),
+            remarks={f"01.{i + 1}": Remark(bool(x), "" if x else "half", "") for i, x in enumerate(said)},
+        )
+        for n, said in right.items()
+    ]
+    # by hand: 01.1 is 1 1 1 0 and the others together 2 1 0 1: means 3/4 and 1, covariance 0, so it tells nothing;
+    # 01.2 is 1 1 0 0 beside 2 1 1 1: covariance 1/8 over 1/2 and sqrt(3)/4; 01.3 is 1 0 0 1 beside
+    # 2 2 1 0: covariance -1/8 over 1/2 and sqrt(11)/4
+    told = [s["discrimination"] for s in statistics(rows)]
+    assert told == pytest.approx([0.0, 1 / 3**0.5, -0.25 / 0.6875**0.5], abs=1e-12)
+    write_statistics(rows, [], tmp_path / "m.csv")
+    table = list(csv.DictReader((tmp_path / "m.csv").open(encoding="utf-8")))
+    assert [r["discrimination"] for r in table][:2] == ["0.00", "0.58"]
+    page = class_page([*rows, row("eve-p <b>", 0.0, status="crashed", message="eve-p left")], SLUG)
+    assert page.index("01.3 ") < page.index("01.1 ") < page.index("01.2 ")  # the one that misleads comes first
+    assert page.count("<svg") == 2
+    assert "50% of 4 right, discrimination 0.58" in page
+    assert "1 crashed, 4 ok" in page
+    assert not any(name in page for name in (*right, "eve-p", "<b>"))
+    assert "0 students" in class_page([], SLUG)
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("least", [0.5, 0.9])
+def test_no_pair_that_is_alike_is_passed_over(least: float) -> None:
+    drawn, texts = random.Random(5), []
+    for i in range(60):
+        text = list(texts[drawn.randrange(i)]) if i > 5 else drawn.choices("abcdef", k=400)
+        for _ in range(drawn.randrange(12)):
+            text[drawn.randrange(len(text))] = drawn.choice("uvwxyz")
+        texts.append("".join(text)[: 400 - drawn.randrange(60)])
+        texts[-1] = texts[-1].ljust(400, drawn.choice("ABC"))
+    rows = [row(f"s{i}", 1.0, texts={"01.1": text}) for i, text in enumerate(texts)]
+    runs = [{text[k : k + 6] for k in range(len(text) - 5)} for text in texts]
+    brute = {
+        (f"s{j}", f"s{i}")
+        for i in range(60)
+        for j in range(i)
+        if 2 * len(runs[i] & runs[j]) >= least * (len(runs[i]) + len(runs[j]))
+    }
+    assert {(c.first, c.second) for c in copies(rows, least)} == brute
+    assert 20 < len(brute) < 1770
+
+
+def class_of(folder: Path, n: int) -> Path:
+    folder.mkdir()
+    for i in range(n):
+        (folder / f"s{i}.ipynb").write_text(notebook(f"s{i}", f"answer_1 = {i}"), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.regression
+def test_a_run_that_was_stopped_goes_on_and_one_broken_submission_is_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlsysim.course import grading
+    from mlsysim.course.grading import marks
+
+    folder, out = class_of(tmp_path / "in", 4), tmp_path / "g.csv"
+    asked: list[tuple[str, str]] = []
+
+    def execute(code: list[str], *how: Any) -> dict[str, Any]:
+        student = code[0].partition("'")[2].partition("'")[0]
+        asked.append((student, how[-1].get("answer_12") and str(how[-1]["answer_12"])))
+        if len(asked) == 3 and student == "s2":
+            raise KeyboardInterrupt
+        if student == "s1":
+            raise box.Failure("crashed", "it ended")
+        return {"values": {"STUDENT": student, "answer_1": 1.0}}
+
+    monkeypatch.setattr(marks, "execute", execute)
+    with pytest.raises(KeyboardInterrupt):
+        grading.grade(SLUG, folder, out, insecure=True)
+    journal = tmp_path / "g.partial.jsonl"
+    assert journal.is_file() and not out.exists()
+    journal.write_text(journal.read_text() + '{"key": "cut', encoding="utf-8")  # the machine went down in a line
+    (folder / "s3.ipynb").write_text(notebook("s3", "answer_1 = 33"), encoding="utf-8")
+    rows, _ = grading.grade(SLUG, folder, out, insecure=True)
+    assert {r.student: r.status for r in rows} == {"s0": "ok", "s1": "crashed", "s2": "ok", "s3": "ok"}
+    done = [student for student, _ in asked]
+    assert done.count("s0") == 1 and done.count("s2") == 2  # what ran is not run again, what failed is
+    assert len({cases for _, cases in asked}) == 1  # and all are tried on the same cases
+    assert not journal.exists() and out.with_suffix(".html").is_file()
+    grading.grade(SLUG, folder, out, insecure=True)
+    assert [student for student, _ in asked].count("s0") == 2  # a finished run leaves nothing to go on from
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_grades(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("dask.distributed")
+    from mlsysim.cli import main
+
+    folder = class_of(tmp_path / "in", 3)
+    (folder / "broken.ipynb").write_text("{", encoding="utf-8")
+    found = []
+    for more in ([], ["--cluster", "local:2", "--progress"]):
+        out = tmp_path / f"g{len(more)}.csv"
+        assert main(["grade", SLUG, str(folder), "-o", str(out), "--insecure", "--timeout", "300 s", *more]) == 0
+        found.append(out.read_text(encoding="utf-8"))
+    assert found[0] == found[1]
+    assert "not-a-notebook" in found[0]
+    assert "4/4" in capsys.readouterr().err.replace("4.00/4.00", "4/4")
+    assert main(["grade", SLUG, str(folder), "-o", str(out), "--cluster", "local:2", "--jobs", "2"]) == 2
+    assert "jobs" in capsys.readouterr().err
 
 
 @pytest.mark.slow

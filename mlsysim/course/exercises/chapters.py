@@ -3,6 +3,7 @@
 A chapter is read when it is asked for, and once.
 """
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +47,11 @@ def read(slug: str) -> tuple[Objectives, tuple[Exercise, ...]]:
 
 def _table(name: str) -> dict[str, Any]:
     return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def digest(slug: str) -> str:
+    """A few letters that change with the table of a chapter."""
+    return hashlib.sha256((_FOLDER / f"{slug}.toml").read_bytes()).hexdigest()[:16]
 
 
 def _with(shared: Mapping[str, Any], value: Any) -> Any:

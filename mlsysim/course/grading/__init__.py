@@ -1,46 +1,40 @@
-"""Grade what was handed in: each file in a sandbox of its own, each a row, and a page back for each student."""
+"""Grade what was handed in: each file in a sandbox of its own, each a row, and a page back for each student.
 
-from mlsysim.course.grading.download import grade
-from mlsysim.course.grading.marks import Graded, Late, Likeness, copies, grade_folder, merged, read_rows
-from mlsysim.course.grading.sheet import read_marks, write_reasons
-from mlsysim.course.grading.submissions import Student, Submission, collect, read_roster
-from mlsysim.course.grading.table import (
-    IMPORTED,
-    SYSTEMS,
-    feedback_page,
-    statistics,
-    write_csv,
-    write_feedback,
-    write_import,
-    write_json,
-    write_statistics,
-)
+The process of a submission imports nothing of this but what it needs.
+"""
 
-__all__ = [
-    "IMPORTED",
-    "SYSTEMS",
-    "Graded",
-    "Late",
-    "Likeness",
-    "Student",
-    "Submission",
-    "collect",
-    "copies",
-    "feedback_page",
-    "grade",
-    "grade_folder",
-    "merged",
-    "read_marks",
-    "read_roster",
-    "read_rows",
-    "statistics",
-    "write_csv",
-    "write_feedback",
-    "write_import",
-    "write_json",
-    "write_reasons",
-    "write_statistics",
-]
+from mlsysim._lazy import lazily
+
+_HOMES = {
+    "Graded": "marks",
+    "IMPORTED": "table",
+    "Late": "marks",
+    "Likeness": "marks",
+    "SYSTEMS": "table",
+    "Student": "submissions",
+    "Submission": "submissions",
+    "class_page": "questions",
+    "collect": "submissions",
+    "copies": "marks",
+    "discrimination": "questions",
+    "feedback_page": "table",
+    "grade": "download",
+    "grade_folder": "marks",
+    "merged": "marks",
+    "read_marks": "sheet",
+    "read_roster": "submissions",
+    "read_rows": "marks",
+    "statistics": "questions",
+    "write_class": "questions",
+    "write_csv": "table",
+    "write_feedback": "table",
+    "write_import": "table",
+    "write_json": "table",
+    "write_reasons": "sheet",
+    "write_statistics": "questions",
+}
+__all__ = list(_HOMES)
+__getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -4,9 +4,10 @@ from datetime import datetime
 from pathlib import Path
 
 from mlsysim.course.grading.marks import Graded, Late, Likeness, copies, grade_folder, read_rows
+from mlsysim.course.grading.questions import write_class, write_statistics
 from mlsysim.course.grading.sheet import read_marks, write_reasons
 from mlsysim.course.grading.submissions import read_roster
-from mlsysim.course.grading.table import write_csv, write_feedback, write_import, write_json, write_statistics
+from mlsysim.course.grading.table import write_csv, write_feedback, write_import, write_json
 from mlsysim.errors import InputError
 from mlsysim.files import check_writable
 
@@ -24,13 +25,16 @@ def grade(
     late_per_day: float = 0.1,
     late_days: int = 5,
     before: str | Path | None = None,
+    cluster: str | None = None,
+    progress: bool = False,
     import_to: str | None = None,
     feedback: str | Path | None = None,
 ) -> tuple[list[Graded], list[Likeness]]:
-    """Grade a download and write the table, all that is known (JSON), the statistics of mistakes, and what else is asked for.
+    """Grade a download and write the table, all that is known (JSON), the statistics of questions, a page of them without names, and what else is asked for.
 
     Where a question asks for a reason, a sheet of reasons with their rubric lies beside the table; marks that a person wrote
-    into it stay there when the same is graded again, and stand on the pages of the students.
+    into it stay there when the same is graded again, and stand on the pages of the students. A run that is interrupted leaves a
+    journal beside the table (``.partial.jsonl``), and the same call goes on from there.
 
     Parameters
     ----------
@@ -56,6 +60,10 @@ def grade(
         Days after which nothing is left.
     before : str or Path, optional
         Grades of an earlier run, JSON: the better points count, question by question.
+    cluster : str, optional
+        Run on processes of this machine, as in "local:4", or on a Dask cluster, by its scheduler's address (needs the extra 'scale').
+    progress : bool
+        Show a progress bar on standard error (needs tqdm).
     import_to : str, one of course.grading.table.SYSTEMS, optional
         Course system to write an import file for too; needs the roster.
     feedback : str or Path, optional
@@ -73,14 +81,19 @@ def grade(
     read_marks(out.with_suffix(".reasons.csv"))  # another file of that name is told now, not after an hour
     late = Late(due, late_per_day, late_days) if due else None
     earlier = read_rows(before) if before else ()
-    rows = grade_folder(assignment, submissions, timeout, jobs, insecure, roster, late, earlier)
+    journal = out.with_suffix(".partial.jsonl")
+    rows = grade_folder(
+        assignment, submissions, timeout, jobs, insecure, roster, late, earlier, cluster, progress, journal
+    )
     alike = copies(rows)
     write_csv(rows, out)
     write_json(rows, out.with_suffix(".json"))
     write_statistics(rows, alike, out.with_suffix(".mistakes.csv"))
+    write_class(rows, out.with_suffix(".html"), assignment)
     given = write_reasons(rows, out.with_suffix(".reasons.csv"))
     if import_to and roster:
         write_import(rows, read_roster(roster), out.with_suffix(f".{import_to}.csv"), import_to, assignment)
     if feedback:
         write_feedback(rows, feedback, assignment, given)
+    journal.unlink(missing_ok=True)
     return rows, alike

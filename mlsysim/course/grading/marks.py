@@ -1,16 +1,22 @@
 """Marks: each submission run in its sandbox, its answers compared here, what is late, what is copied, what was graded before."""
 
 import json
+import math
 import os
-import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import mlsysim
 from mlsysim.course.exercises import Exercise, assignment, normalise_seed, tasks
+from mlsysim.course.exercises.chapters import digest
 from mlsysim.course.grading import clerk
+from mlsysim.course.grading.many import Journal, each
 from mlsysim.course.grading.sandbox import Failure, check_sandbox, clean, execute
 from mlsysim.course.grading.submissions import (
     Student,
@@ -18,6 +24,7 @@ from mlsysim.course.grading.submissions import (
     collect,
     latest,
     owner,
+    read_bytes,
     read_roster,
     read_submission,
 )
@@ -113,12 +120,7 @@ def grade_one(
 
     Whatever it holds, a row comes back.
     """
-    known = owner(submission, roster) if roster else None
-    student = known.id if known else submission.student
-    nothing = Graded(
-        student, 0.0, sum(e.points for e in exercises), dict.fromkeys((e.id for e in exercises), 0.0), "ok", "",
-        submission.path.name,
-    )  # fmt: skip
+    nothing, known = _nothing(submission, exercises, roster)
     try:
         return _graded(submission, exercises, known, bool(roster), timeout, sandboxed, word, nothing)
     except Failure as failure:
@@ -126,6 +128,16 @@ def grade_one(
     except Exception as error:  # a submission is anything at all, and the others are graded
         why = f"it could not be graded ({clean(f'{type(error).__name__}: {error}')}); look at it"
         return replace(nothing, status=clerk.UNDECIDED, message=why)
+
+
+def _nothing(
+    submission: Submission, exercises: Sequence[Exercise], roster: Sequence[Student]
+) -> tuple[Graded, Student | None]:
+    """A row without points, and whose it is by the roster."""
+    known = owner(submission, roster) if roster else None
+    student, full = known.id if known else submission.student, sum(e.points for e in exercises)
+    none = dict.fromkeys((e.id for e in exercises), 0.0)
+    return Graded(student, 0.0, full, none, "ok", "", submission.path.name), known
 
 
 def _graded(
@@ -198,6 +210,9 @@ def grade_folder(
     roster: str | Path | None = None,
     late: Late | None = None,
     before: Sequence[Graded] = (),
+    cluster: str | None = None,
+    progress: bool = False,
+    journal: Path | None = None,
 ) -> list[Graded]:
     """Grade every file of a download; nothing is passed over in silence: each file is a row.
 
@@ -220,6 +235,13 @@ def grade_folder(
     before : sequence of Graded, optional
         Grades given earlier: the better of both counts, question by question, and a student who handed nothing in this time
         keeps them.
+    cluster : str, optional
+        Where to run instead: processes of this machine, as in ``"local:4"``, or a Dask cluster, by its scheduler's address. Its
+        workers need what this machine needs, and must see the folder.
+    progress : bool
+        Show a progress bar.
+    journal : Path, optional
+        File to which each row goes when it is graded; a run that finds one goes on from it.
 
     Raises
     ------
@@ -231,12 +253,13 @@ def grade_folder(
         raise InputError(f"timeout = {timeout:g} is outside (0, 3600] s; 60 is enough for these notebooks")
     if not 1 <= jobs <= MAX_JOBS:
         raise InputError(f"jobs = {jobs} is outside [1, {MAX_JOBS}]; give the number of cores")
+    if cluster is not None and jobs != 1:
+        raise InputError(f"jobs = {jobs} is for this machine alone; a cluster runs as many as it has workers")
     students = read_roster(roster) if roster is not None else []
-    current, replaced = latest(collect(folder))
+    where = Path(folder).absolute()
+    current, replaced = latest(collect(where))
     check_sandbox(insecure)
-    word = secrets.token_hex(8)  # the same for all who are graded together, and known to nobody before
-    with ThreadPoolExecutor(jobs) as pool:
-        rows = list(pool.map(lambda s: grade_one(s, exercises, students, timeout, not insecure, word), current))
+    rows = _each(slug, current, students, timeout, jobs, insecure, cluster, progress, journal, str(where))
     if late is not None:
         rows = [_after(row, s, late) for row, s in zip(rows, current, strict=True)]
     rows = _one_each(rows)
@@ -247,6 +270,60 @@ def grade_folder(
     here = {row.student for row in rows}
     rows += [Graded(s.id, 0.0, full, nothing, "missing", "handed nothing in") for s in students if s.id not in here]
     return merged(before, rows) if before else rows
+
+
+def _each(
+    slug: str,
+    current: Sequence[Submission],
+    students: Sequence[Student],
+    timeout: float,
+    jobs: int,
+    insecure: bool,
+    cluster: str | None,
+    progress: bool,
+    journal: Path | None,
+    folder: str,
+) -> list[Graded]:
+    """A row for each submission, in their order; those that ran before an interruption are taken from the journal."""
+    asked = {
+        "slug": slug,
+        "version": mlsysim.__version__,
+        "timeout": timeout,
+        "insecure": insecure,
+        "text": digest(slug),
+    }
+    kept = Journal(journal, asked)  # its word is the same for all who are graded together, and known to nobody before
+    keys = [_key(s, students) for s in current]
+    rows = {i: read_row(kept.rows[key]) for i, key in enumerate(keys) if key in kept.rows}
+    todo = [i for i in range(len(current)) if i not in rows]
+    one = partial(_grade_named, slug=slug, roster=students, timeout=timeout, sandboxed=not insecure, word=kept.word)
+    for at, found in each(one, [current[i] for i in todo], jobs, cluster, progress, len(rows), (folder, insecure)):
+        i = todo[at]
+        if isinstance(found, Graded):
+            if _RANK[found.status] < 2 and found.status != clerk.UNDECIDED:  # what did not run is tried again
+                kept.add(keys[i], asdict(found))
+        elif isinstance(found, Exception):  # a worker that was lost, again and again
+            why = f"its worker was lost ({clean(f'{type(found).__name__}: {found}')}); look at it"
+            found = replace(_nothing(current[i], assignment(slug), students)[0], status=clerk.UNDECIDED, message=why)
+        else:
+            raise found
+        rows[i] = found
+    return [rows[i] for i in range(len(current))]
+
+
+def _grade_named(submission: Submission, slug: str, **how: Any) -> Graded:
+    return grade_one(submission, assignment(slug), **how)
+
+
+def _key(submission: Submission, roster: Sequence[Student]) -> str:
+    """What a row depends on, in one submission: its bytes, its name, and whose the roster says it is."""
+    try:
+        data = read_bytes(submission.path)
+    except Failure:
+        data = b""
+    known = owner(submission, roster) if roster else None
+    said = (str(submission.path), submission.student, submission.system, bool(roster), known and known.id)
+    return sha256(repr(said).encode() + b"\0" + data).hexdigest()
 
 
 def _after(row: Graded, submission: Submission, late: Late) -> Graded:
@@ -349,7 +426,7 @@ def copies(rows: Sequence[Graded], least: float = ALIKE) -> list[Likeness]:
 
     Answers are compared by their runs of letters, without spaces, comments and what stood in the notebook before. Two students
     who both write the shortest possible line look alike, so only longer answers count, and a pair is a reason to look, never a
-    verdict. The work grows with the length of a text, whatever it says.
+    verdict. The work grows with the length of a text, whatever it says, and only pairs that share one of their rarest runs are compared.
     """
     ran = [r for r in rows if r.texts]
     named = [(r, r.message.partition("STUDENT is ")[2].partition(";")[0].strip("'")) for r in ran]
@@ -360,13 +437,21 @@ def copies(rows: Sequence[Graded], least: float = ALIKE) -> list[Likeness]:
     ]
     joined = [(r, "\n".join(t for t in r.texts.values() if len(t) > 20)) for r in ran]
     long = [(r, len(text), _runs(text)) for r, text in joined if len(text) >= _LEAST_TEXT]
+    often = Counter(run for _, _, mine in long for run in mine)
+    first: dict[str, list[int]] = {}  # by a rare run, who has it
     for i, (a, one, mine) in enumerate(long):
-        for b, two, theirs in long[:i]:
+        # a share of `least` needs that of my runs in common, whatever the other's length; so one of the rarest others is, too
+        needed = math.ceil(len(mine) * least / (2 - least) - 1e-9)
+        rare = sorted(mine, key=lambda run: (often[run], run))[: len(mine) - needed + 1]
+        for j in sorted({j for run in rare for j in first.get(run, ())}):
+            b, two, theirs = long[j]
             if a.student == b.student or min(one, two) < least * max(one, two):
                 continue
             share = 2 * len(mine & theirs) / (len(mine) + len(theirs))
             if share >= least:
                 found.append(Likeness(b.student, a.student, share, "the same text in the answers"))
+        for run in rare:
+            first.setdefault(run, []).append(i)
     return found
 
 
@@ -384,26 +469,28 @@ def read_rows(path: str | Path) -> list[Graded]:
     """
     try:
         kept = json.loads(Path(path).read_text(encoding="utf-8"))
-        rows = [
-            Graded(
-                str(r["student"]),
-                float(r["score"]),
-                int(r["max_score"]),
-                {str(k): float(v) for k, v in r["points"].items()},
-                str(r["status"]),
-                str(r["message"]),
-                str(r.get("file", "")),
-                int(r.get("late_days", 0)),
-                remarks={
-                    str(k): Remark(bool(m["correct"]), str(m["slip"]), str(m["text"]))
-                    for k, m in r.get("remarks", {}).items()
-                },
-                reasons={str(k): str(v) for k, v in r.get("reasons", {}).items()},
-            )
-            for r in kept["rows"]
-        ]
+        rows = [read_row(r) for r in kept["rows"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(
             f"before: {str(path)!r} is no file of grades; give the .json that grade wrote beside its CSV"
         ) from None
     return rows
+
+
+def read_row(r: Mapping[str, Any]) -> Graded:
+    """A row from what JSON holds of it."""
+    return Graded(
+        str(r["student"]),
+        float(r["score"]),
+        int(r["max_score"]),
+        {str(k): float(v) for k, v in r["points"].items()},
+        str(r["status"]),
+        str(r["message"]),
+        str(r.get("file", "")),
+        int(r.get("late_days", 0)),
+        remarks={
+            str(k): Remark(bool(m["correct"]), str(m["slip"]), str(m["text"])) for k, m in r.get("remarks", {}).items()
+        },
+        texts={str(k): str(v) for k, v in r.get("texts", {}).items()},
+        reasons={str(k): str(v) for k, v in r.get("reasons", {}).items()},
+    )

@@ -46,8 +46,8 @@ class Student:
     email: str = ""
 
 
-def read_submission(path: Path) -> list[str]:
-    """The code cells of a notebook; opened without following a link or waiting on a pipe.
+def read_bytes(path: Path) -> bytes:
+    """A notebook's file, opened without following a link or waiting on a pipe.
 
     Raises
     ------
@@ -68,6 +68,12 @@ def read_submission(path: Path) -> list[str]:
         data = file.read(MAX_NOTEBOOK_BYTES + 1)
     if len(data) > MAX_NOTEBOOK_BYTES:
         raise Failure("too-large", f"larger than {MAX_NOTEBOOK_BYTES:,} bytes; clear its outputs")
+    return data
+
+
+def read_submission(path: Path) -> list[str]:
+    """The code cells of a notebook; a Failure says why there are none."""
+    data = read_bytes(path)
     try:
         cells = json.loads(data)["cells"]
         code = [c["source"] for c in cells if c["cell_type"] == "code"]

@@ -1,9 +1,8 @@
-"""What comes out: the table, a file for each course system, a page for each student, and which mistakes were made how often."""
+"""What comes out: the table, a file for each course system, and a page for each student."""
 
 import csv
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from html import escape
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mlsysim.course.exercises import EXERCISES, Exercise
-from mlsysim.course.grading.marks import Graded, Likeness
+from mlsysim.course.grading.marks import Graded
 from mlsysim.course.grading.sandbox import clean
 from mlsysim.course.grading.submissions import Student
 from mlsysim.errors import InputError
@@ -130,12 +129,12 @@ def write_import(rows: Sequence[Graded], roster: Sequence[Student], path: str | 
         )
 
 
-_PAGE = """<!doctype html>
+PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>body{{font:1rem/1.5 system-ui,sans-serif;max-width:42rem;margin:2rem auto;padding:0 1rem}}
 h2{{font-size:1.1rem;margin:1.5rem 0 .25rem}}h3{{font-size:1rem;margin:.75rem 0 .25rem}}blockquote{{white-space:pre-wrap;margin:0 1rem}}.right{{color:#00634a}}.wrong{{color:#a33c00}}</style></head>
-<body><main><h1>{title}</h1><p>{score} of {full} points. {message}</p>
+<body><main><h1>{title}</h1><p>{said}</p>
 {body}</main></body></html>
 """
 
@@ -152,11 +151,10 @@ def feedback_page(row: Graded, slug: str, given: Mapping[tuple[str, str], Sequen
         if id in EXERCISES and EXERCISES[id].rubric:
             parts.append(_reason(row, EXERCISES[id], (given or {}).get((cell(row.student), id), ())))
     title = f"{escape(slug)}: {escape(clean(row.student))}"
-    return _PAGE.format(
+    late = escape(clean(row.message.partition(";")[0] if row.late_days else ""))
+    return PAGE.format(
         title=title,
-        score=number(row.score),
-        full=row.max_score,
-        message=escape(clean(row.message.partition(";")[0] if row.late_days else "")),
+        said=f"{number(row.score)} of {row.max_score} points. {late}",
         body="\n".join(parts),
     )
 
@@ -199,34 +197,3 @@ def write_feedback(
             f"feedback: {str(folder)!r} cannot be written ({error.strerror}); give another folder"
         ) from None
     return written
-
-
-def statistics(rows: Sequence[Graded]) -> list[Mapping[str, Any]]:
-    """Per question: how many were right, and which mistakes were made how often, the most frequent first."""
-    ran = [r for r in rows if r.remarks]
-    found: list[Mapping[str, Any]] = []
-    for id in ran[0].points if ran else []:
-        remarks = [r.remarks[id] for r in ran if id in r.remarks]
-        slips = Counter(m.slip for m in remarks if not m.correct)
-        right = sum(m.correct for m in remarks)
-        found.append(
-            {
-                "question": id,
-                "answers": len(remarks),
-                "right": right / len(remarks),
-                "mistakes": dict(slips.most_common()),
-            }
-        )
-    return found
-
-
-def write_statistics(rows: Sequence[Graded], alike: Sequence[Likeness], path: str | Path) -> None:
-    """Write the statistics of mistakes, and below them who should be looked at."""
-    table = [["question", "answers", "right", "mistakes"]]
-    for s in statistics(rows):
-        slips = "; ".join(f"{name} {count}" for name, count in s["mistakes"].items())
-        table.append([s["question"], str(s["answers"]), f"{s['right']:.2f}", cell(slips, 2000)])
-    if alike:
-        table += [[], ["first", "second", "alike", "why"]]
-        table += [[cell(a.first), cell(a.second), f"{a.share:.2f}", a.why] for a in alike]
-    write_table(path, table)
