@@ -41,10 +41,12 @@ def _served() -> dict[str, str]:
                 b["itl"].predicted <= a["itl"].measured <= a["itl"].predicted for a, b in zip(none, every, strict=True)
             ]
         else:
-            full += [c["device_rate"] for c in fronts.check_run(run)]
+            full += [
+                c["device_rate"] for p, c in zip(points, fronts.check_run(run), strict=True) if p.concurrency >= 1000
+            ]
     off = [c.predicted / c.measured for c in full]
     return {
-        "points": str(len(quick) + len(full)),
+        "points": str(sum(map(len, fronts.front_runs(25).values()))),
         "quick": str(len(quick)),
         "between": str(sum(quick)),
         "least": times(min(off)),
@@ -118,6 +120,7 @@ def numbers() -> dict[str, Any]:
             "heavy": units.format(float(inference.compressed_reading(**shape, ratio=128)), "byte", 2),
             "other": units.format((token + index) * LONG, "byte", 3),
             "less": times(v4_checks["pro-times-less"].measured),
+            "printed": f"{v4_checks['pro-million'].measured / 2**30:.2f} GiB",
             "million": f"{v4_checks['pro-million'].predicted / 2**30:.2f} GiB",
             "share": units.percent(v4_checks["pro-cache-share"].predicted, 1, signed=False),
             "step_pro": units.percent(v4_checks["pro-step"].predicted, 0, signed=False),
