@@ -201,7 +201,9 @@ class Box(Shape):
     def svg(self) -> str:
         corner = f' rx="{min(8.0, self.height / 3):g}"' if self.rounded else ""
         dash = ' stroke-dasharray="4 3"' if self.dashed else ""
-        colour = PAPER if self.full else colour_of(self.kind)  # full boxes side by side stay apart, and so do their words
+        colour = (
+            PAPER if self.full else colour_of(self.kind)
+        )  # full boxes side by side stay apart, and so do their words
         shape = (
             f'<rect x="{self.x:.1f}" y="{self.y:.1f}" width="{self.width:.1f}" height="{self.height:.1f}"{corner} '
             f'fill="{self.fill}" stroke="{colour}"{dash}/>'
