@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -162,7 +162,7 @@ class Prompt:
 
     time: float
     deviation: float
-    added: tuple[float, ...] = ()
+    added: tuple[float, ...] = field(default=(), repr=False)
     steps: float = 0.0
 
     def slower(self, factor: float) -> "Prompt":

@@ -8,12 +8,14 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tempfile
 import types
 import typing
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,7 +60,7 @@ from mlsysim.evidence.measured import astrasim_runs, clocks, fronts, service
 from mlsysim.evidence.measured.memory import server_start
 from mlsysim.evidence.reality.leave_one_out import HonestScore
 from mlsysim.evidence.reality.published import case_file
-from mlsysim.evidence.scoring import baselines, conformal, nested, rules, scores
+from mlsysim.evidence.scoring import baselines, conformal, decisions, nested, rules, scores
 from mlsysim.evidence.studies import brackets, case_studies, experiments, ladder, peers, ranked, searched, tiers, tools
 from mlsysim.explore import recipes
 from mlsysim.hlo import chakra
@@ -369,7 +371,36 @@ def lookup_table() -> Any:
     return table(("a",), [("1",)])
 
 
+def of_runs_and_choices() -> list[Any]:
+    """A run of one's own beside its prediction, an answer that it moved, and choices."""
+    figures = {"mean_ttft_ms": 60.0, "mean_tpot_ms": 19.0, "max_concurrency": 4, "total_input_tokens": 40_000}
+    told = {
+        "model_id": "meta-llama/Llama-3.1-8B",
+        "completed": 40,
+        "total_output_tokens": 8000,
+        "duration": 20.0,
+        **figures,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.json"
+        path.write_text(json.dumps(told), encoding="utf-8")
+        compared = mlsysim.compare(path, device="H100")
+    moved = mlsysim.serve("Llama-3.1-8B", "H100", batch=4, measured=compared)
+    question = decisions.questions("gemm")[0]
+    chosen = decisions.outcomes("gemm", "ours")
+    return [
+        compared,
+        moved,
+        moved.question.own,
+        question,
+        decisions.KINDS["gemm"],
+        chosen[0],
+        decisions.summarise("gemm", "ours", chosen),
+    ]
+
+
 ROOMS = (
+    of_runs_and_choices,
     of_doors,
     of_solvers,
     capacities,

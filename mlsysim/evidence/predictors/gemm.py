@@ -6,6 +6,7 @@ of precision and one start-up time, over all devices: a device without rows take
 loses the same time per multiprocessor (eq-share-of-cut), and where a maker measured its own products (AMD), its share counts.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -129,9 +130,7 @@ def predict(inputs: Mapping[str, Any], constants: Constants) -> Prediction:
 
 
 def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
-    """One compute efficiency per width of precision, one start-up time; makers' own shares are not fitted; needs NumPy."""
-    import numpy as np
-
+    """One compute efficiency per width of precision, one start-up time; makers' own shares are not fitted."""
     works = [(_work(Row(inputs)), measured, group) for inputs, measured, group in rows]
     own = [x for x in works if x[0].makers_share is None]
     widths = sorted({w.width for w, _, _ in own})
@@ -139,19 +138,18 @@ def fit(rows: Sequence[Sample]) -> dict[str, dict[str, float]]:
     own = [x for x in own if x[0].width in widths]
     if len(own) <= len(widths):  # a start-up time needs a row of its own
         return {}
-    calls = [w.call(_MIDDLE, 0.0) for w, _, _ in own]
-    reached = np.array([w.efficiency(_MIDDLE) for w, _, _ in own])
-    clocks = {n: np.array([getattr(c, n) for c in calls]) for n in ("compute_time", "memory_time", "chain_time")}
-    unhidden, measured = np.array([c.unhidden_time for c in calls]), np.array([t for _, t, _ in own])
-    rates = np.array([silicon.rate_ratio(w.row, "peak_flops.bf16") for w, _, _ in own])
-    width = np.array([widths.index(w.width) for w, _, _ in own])
-    weight = np.array(votes([g for _, _, g in own]))
+    told = []  # of every row what no trial changes
+    for (w, measured, _), weight in zip(own, votes([g for _, _, g in own]), strict=True):
+        call, rate = w.call(_MIDDLE, 0.0), silicon.rate_ratio(w.row, "peak_flops.bf16")
+        told.append((w.width, w.efficiency(_MIDDLE), rate, call, measured, float(weight)))
 
     def loss(c: Mapping[str, float]) -> float:
-        share = kernels.share_of_cut(np.array([c[name] for name in widths])[width], rates)
-        compute = clocks["compute_time"] * reached / share
-        time = kernels.rounded_roof(compute, clocks["memory_time"], clocks["chain_time"]) + unhidden + c["startup"]
-        return float((weight * np.abs(np.log(time / measured))).sum())
+        found = 0.0
+        for width, reached, rate, call, measured, weight in told:
+            compute = call.compute_time * reached / kernels.share_of_cut(c[width], rate)
+            time = kernels.rounded_roof(compute, call.memory_time, call.chain_time) + call.unhidden_time + c["startup"]
+            found += weight * abs(math.log(time / measured))
+        return found
 
     grids = {"startup": steps(0.0, 10e-6, 0.5e-6), **dict.fromkeys(widths, steps(0.4, 1.0, 0.02))}
     best = coordinate_descent(loss, grids)
