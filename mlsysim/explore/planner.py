@@ -226,7 +226,7 @@ class PlanSearch(Result):
             ("tried", f"{len(self.rows):,} plans, {fits:,} fit; the others lose by: {lost}"),
             ("recommended", self.recommendation() if known else ""),
             ("batch", f"{self.global_batch:,} sequences of {self.seq:,} tokens"),
-            ("efficiencies", f"{self.efficiencies.name}: {self.efficiencies.source}"),
+            ("efficiencies", self.efficiencies.name),
         )
 
     def chart(self) -> "Drawing | None":

@@ -389,7 +389,8 @@ def of_runs_and_choices() -> list[Any]:
     question = decisions.questions("gemm")[0]
     chosen = decisions.outcomes("gemm", "ours")
     return [
-        compared,
+        compared.rows[0],
+        *compared.reasons[:1],
         moved,
         moved.question.own,
         question,
