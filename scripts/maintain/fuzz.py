@@ -155,7 +155,7 @@ PATHS = (
     "submissions",
     "assignment",
 )
-COMMANDS = [name for name in cli.COMMANDS if name not in ("validate", "learn", "grade", "bench-device", "hlo")]
+COMMANDS = [name for name in cli.COMMANDS if name not in ("validate", "learn", "grade", "bench-device", "hlo", "mcp")]
 # What a legal value may be, by option; heavy ones are kept small, since a long run is no hang.
 POOL: dict[str, Sequence[str]] = {
     "model": ("Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B", "gpt2", "Mixtral-8x7B", "DeepSeek-V3", "Qwen3-235B-A22B", "Gemma-2-9B"),

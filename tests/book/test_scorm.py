@@ -1,4 +1,4 @@
-"""Packages for course systems as files; what they do in a browser stands in tests/browser/test_scorm.py."""
+"""Packages for course systems as files; what they do in a browser stands in tests/browser/test_scorm_packages.py."""
 
 import hashlib
 import json

@@ -124,11 +124,11 @@ def _power(inputs: Inputs) -> float:
     return 1.0
 
 
-def pool(row: Row, prefix: str) -> tuple[float, float]:
+def pool(row: Row, side: str) -> tuple[float, float]:
     """Devices of all replicas of a pool, and its replicas."""
-    degree = [row.optional(f"{prefix}{name}", 1.0) for name in ("tp", "moe_tp", "moe_ep")]
-    attention_dp = row.number(f"{prefix}attention_dp") if row.has(f"{prefix}attention_dp") else None
-    workers = row.optional(f"{prefix}workers", 1.0)
+    degree = [row.optional(f"{side}{name}", 1.0) for name in ("tp", "moe_tp", "moe_ep")]
+    attention_dp = row.number(f"{side}attention_dp") if row.has(f"{side}attention_dp") else None
+    workers = row.optional(f"{side}workers", 1.0)
     return workers * serving.degrees_of(degree[0], attention_dp, *degree[1:]).devices, workers
 
 
