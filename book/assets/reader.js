@@ -180,7 +180,7 @@
     const words = all.map((one) => one.textContent.toLowerCase());
     const field = make("input", { type: "search", autocomplete: "off", spellcheck: false });
     const count = make("output", { role: "status" });
-    let place = tables[0].closest(".table-scroll");
+    let place = tables[0].closest(".table-scroll") ?? tables[0];
     for (let box = place.closest(".callout"); box; box = box.parentElement.closest(".callout")) place = box;
     const before = place.previousElementSibling?.matches(".table-caption") ? place.previousElementSibling : place;
     before.before(make("search", { className: "filter" }, make("label", {}, tables.length > 1 ? "Find in the tables of this page" : "Find in this table", field), count));

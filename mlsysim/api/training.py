@@ -8,7 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, training, units
-from mlsysim.api.arguments import PUE, Defaults, check_number, pluralize, typed, wrap_lines
+from mlsysim.api.arguments import PUE, Defaults, check_number, fitted, pluralize, typed, wrap_lines
 from mlsysim.api.asked import Own, networked
 from mlsysim.api.bills import Bill
 from mlsysim.api.own import own_of
@@ -175,12 +175,13 @@ class Trained(Result):
         if self.fits and q.own is not None and (bare := self.without) is not None:
             bare_range = " to ".join(format_value(e, "s") for e in bare.interval().ends)
             head += [q.own.text, f"without it: {format_value(bare.time, 's')} a step ({bare_range})"]
-        head += [describe(step.efficiencies.name, step.efficiencies.source), *self.assumed]
-        if self.fits and self.nearest is not None:
+        rates = describe(step.efficiencies.name, step.efficiencies.source)
+        head += [rates, *self.assumed]
+        if not self.fits:
+            return wrap_lines(head)
+        if self.nearest is not None:
             head.append(self.nearest.words(self.search))
-        if self.fits:
-            head += [f"  {what}: {answer}" for what, answer in self.sensitivities]
-        return wrap_lines(head)
+        return fitted(wrap_lines(head), (f"  {what}: {answer}" for what, answer in self.sensitivities), [rates])
 
     def explain(self) -> Explanation:
         """The chain from the run or the step to its sources: terms, equations of a layer, every rate and shape."""

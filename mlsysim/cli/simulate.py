@@ -155,7 +155,7 @@ def add(commands: Commands) -> None:
         parents=[device_options(), scale_options()],
         epilog="The trace has the columns arrival_s, input_len, output_len and, if you like, cached_len (leading "
         "tokens of the prompt that are cached); with an option of a fleet also conversation, pause_s, shared, shared_len, model, history_len and summary_len, and "
-        "then rows of a conversation are its turns; prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. Exit status 3: the model leaves no room for cache. JSON: requests, in the order of the trace, each with ttft_s, itl_s (null for "
+        "then rows of a conversation are its turns; prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. Exit status 3: the model leaves no room for cache. JSON: measured and without_measured (runs of --measured, and the answer without them), requests, in the order of the trace, each with ttft_s, itl_s (null for "
         "one token), e2e_s, e2e_per_token_s, queue_s, prefill_s, all null and with the reason in rejected when the request "
         "can never fit; summary, by metric: mean, p50, p90, p99; requests_per_s, tokens_per_s, mean_batch (sequences that decode in a step), utilisation, preemptions and rejected, of several runs their means; efficiencies and rates (which the steps have, and the same in a sentence), method (why serve may differ); steady (whether the run is long enough), residence_times (how long without its ramp and drain; null of a trace); "
         "with a rate, summary, standard_error (of parts of a run, or over the runs), requests_per_s, tokens_per_s and within_slo are of that steady part; saturation, null where all answers have "

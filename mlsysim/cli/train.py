@@ -55,7 +55,7 @@ def add(commands: Commands) -> None:
         parents=[device_options()],
         epilog="Without an option of a plan every plan is compared (needs NumPy) and the best one taken. Exit status 3: nothing fits. JSON: model, device, time_s = the sum of terms_s (by term), binding (the largest term), mfu and hfu "
         "(fractions; mfu_convention), devices, tokens_per_step, tokens_per_s, model_flops, hardware_flops, "
-        "peak_flops_per_s, efficiencies (which were used), rates (the same in a sentence), interval_s (two ends; null unless calibrated), elasticities (per cent of the step "
+        "peak_flops_per_s, efficiencies (which were used), rates (the same in a sentence), interval_s (two ends; null unless calibrated), measured and time_without_measured_s (runs of --measured, and the step without them), nearest_recipe (the closest published run), elasticities (per cent of the step "
         "for a per cent of a rate), fits, memory_bytes, capacity_bytes, reason, time_to_train_s, cost_usd and energy_j (null "
         "without --tokens), plan, plans_compared (null where it was given), global_batch, seq, precision, bill (dated price, cost, "
         "power, energy), would_fit, nearest_recipe (the nearest published one, with what we predict for it), assumed.",

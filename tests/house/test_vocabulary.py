@@ -25,7 +25,9 @@ OTHER_THINGS = {
 }
 # Options that are of the command line alone
 ALONE = {
-    **dict.fromkeys(("json", "explain", "catalog", "device_file", "list", "decisions", "points"), "how a command reads and prints"),
+    **dict.fromkeys(
+        ("json", "explain", "catalog", "device_file", "list", "decisions", "points"), "how a command reads and prints"
+    ),
     **dict.fromkeys(("best", "fitting", "solver"), "sweep as a command"),
     **dict.fromkeys(("assignment", "submissions"), "places of files"),
     **dict.fromkeys(("max_tp", "max_pp", "max_cp", "max_dp", "max_ep", "max_virtual_stages"), "plan(most={'tp': ...})"),
