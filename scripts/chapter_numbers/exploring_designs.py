@@ -259,38 +259,37 @@ def _halving() -> dict[str, str]:
 
 
 def _decisions() -> dict[str, Any]:
-    """What first choices give away: ours, blind, those of the simplest rules, chance, and answers with errors put into them."""
-    scored = {(s.kind, s.way): s for s in decisions.scores()}
+    """What first choices give away: ours, blind, those of the simplest rule, chance, and answers with errors put into them."""
 
-    def told(s: decisions.DecisionScore) -> dict[str, str]:
-        found = {"regret": f"{s.regret:.2f}", "missed": _share(s.missed, 0), "refused": _share(s.refused, 0)}
-        found |= {"pairs": "none" if s.pairs is None else _share(s.pairs, 0)}
-        found |= {"by": "none" if s.depth is None else _share(s.depth, 0)}
-        return found | ({} if s.low is None else {"low": f"{s.low:.2f}", "high": f"{s.high:.2f}"})
+    def told(way: str, *names: str) -> dict[str, str]:
+        s = decisions.summarise("serving", way, decisions.outcomes("serving", way))
+        found = {"regret": f"{s.regret:.2f}", "missed": _share(s.missed, 0), "pairs": _share(s.pairs or 0.0, 0)}
+        found |= {"by": _share(s.depth or 0.0, 0), "low": f"{s.low or 0.0:.2f}", "high": f"{s.high or 0.0:.2f}"}
+        return {name: found[name] for name in ("regret", *names)}
 
     def played(own: float, shared: float) -> dict[str, str]:
         runs = [decisions.with_errors("serving", own, shared, seed) for seed in range(20)]
         return {
             "regret": f"{np.mean([r.regret for r in runs]):.2f}",
             "missed": _share(float(np.mean([r.missed for r in runs])), 0),
-            "refused": _share(float(np.mean([r.refused for r in runs])), 0),
         }
 
     shared, own = decisions.components(decisions.errors("serving").values())
-    serving = decisions.questions("serving")
+    asked = decisions.questions("serving")
+    said, kept, _ = decisions.reliability("serving")[3]
     return {
-        "questions": str(len(serving)),
-        "groups": str(len({q.group for q in serving})),
-        "answers": f"{len({c.ids for q in serving for c in q.candidates}):,}",
-        **{kind: {way: told(s) for (k, way), s in scored.items() if k == kind} for kind in decisions.KINDS},
+        "questions": str(len(asked)),
+        "groups": str(len({q.group for q in asked})),
+        "serving": {
+            "ours": told("ours", "missed", "pairs", "by", "low", "high"),
+            "point": told("point", "missed"),
+            **{way: told(way) for way in ("odds", "rule", "chance")},
+        },
         "own_spread": _share(math.sqrt(own), 0),
         "shared_spread": _share(math.sqrt(shared), 0),
-        "own": {f"at_{n}": played(n / 100, 0.0) for n in (2, 5, 10, 20, 40)},
+        "own": {f"at_{n}": played(n / 100, 0.0) for n in (5, 10, 20, 40)},
         "shared": {f"at_{n}": played(0.0, n / 100) for n in (5, 10, 20, 40)},
-        "odds": {
-            f"bin_{i}": {"said": _share(s, 0), "kept": _share(k, 0)}
-            for i, (s, k, _) in enumerate(decisions.reliability("serving"))
-        },
+        "odds": {"bin_3": {"said": _share(said, 0), "kept": _share(kept, 0)}},
     }
 
 

@@ -19,8 +19,8 @@ def test_published_plans_stand_near_the_first_and_few_recommended_ones_cut_seque
     whole experts were tried, 60 of the 67 could be placed: at 186 in the middle, 1.18 times the first, which cut sequences in 36 jobs."""
     found = ranking()
     assert len(found.rows) + len(found.left) == 67 and len(found.rows) >= 63
-    assert found.place < 90 and found.ratio < 1.14 and 0.95 < found.recommended < 1.06
+    assert found.place < 90 and found.ratio < 1.14 and 0.95 < found.recommended < 1.12
     published, first, simple = found.cp
-    assert published == 11 and first <= 26 and simple <= 8
+    assert published == 11 and simple < first <= 26
     assert all(r.first <= r.simple * 1.0001 for r in found.rows)
     assert "published plans: median place" in str(found)
