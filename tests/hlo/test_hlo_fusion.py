@@ -344,6 +344,8 @@ def test_a_call_that_returns_a_tuple_writes_what_is_taken_out_of_it() -> None:
     "device", [d for d in catalog.devices().values() if d.has("multiprocessors") and d.has("vector_flops.fp32")]
 )
 def test_multiprocessors_are_those_of_the_vector_rate(device: catalog.Device) -> None:
-    """FP32 outside the tensor cores is two FLOPs per lane and cycle: 64 or 128 lanes a multiprocessor, 1.3 to 2.6 GHz."""
-    clocks = [device.vector_flops["fp32"] / (2 * lanes * device.multiprocessors) for lanes in (64, 128)]
+    """FP32 outside the tensor cores is two FLOPs per lane and cycle: 64 to 256 lanes a multiprocessor, 1.3 to 2.6 GHz."""
+    clocks = [
+        device.vector_flops["fp32"] / (2 * lanes * device.multiprocessors) for lanes in (64, 128, 256)
+    ]  # 256: CDNA 5
     assert any(1.3e9 <= clock <= 2.6e9 for clock in clocks)
