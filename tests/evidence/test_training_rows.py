@@ -70,9 +70,13 @@ def test_the_row_of_these_tests_is_a_plain_one() -> None:
 
 @pytest.mark.independent
 def test_a_row_may_say_how_keys_and_values_travel() -> None:
-    """A gathering comes before the attention and shows; a row that says nothing has the ring, as Megatron does."""
-    gathered = predict(ROW | {"cp_comm_type": "all_gather"})
-    assert gathered.predicted > predict(ROW).predicted
+    """A gathering shows, which long sequences hide round a ring, whose small blocks cost short ones more.
+
+    A row that says nothing has the ring, as Megatron does.
+    """
+    long = ROW | {"seq": 131_072.0, "cp": 8.0, "dp": 2.0}
+    for row, slower in ((long, True), (ROW | {"cp": 8.0, "dp": 2.0}, False)):
+        assert (predict(row | {"cp_comm_type": "all_gather"}).predicted > predict(row).predicted) is slower
     assumed = predict(ROW | {"cp_comm_type": None})
     assert assumed.predicted == predict(ROW).predicted and "cp_comm_type = p2p" in assumed.assumptions
     alone = ROW | {"cp": 1.0, "dp": 16.0}

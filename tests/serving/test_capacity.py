@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import mlsysim
 from mlsysim import capacity, catalog, cli, evidence, inference, memory, transformer
+from mlsysim.api.prefixes import Prefixes
 from mlsysim.capacity import Replica, load, max_rate, queue, replica, replicas_needed
 from mlsysim.capacity.routing import sharing
 from mlsysim.course.exercises import assignment
@@ -939,9 +940,17 @@ def test_replicas_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> Non
     assert cli.main([*arguments, "--ttft", "450 ms", "--itl", "40 ms", "--quantile", "0.95", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["load"]
     d = inference.deploy("Llama-3.1-70B", "H100", tp=4)
-    # Lengths vary by half by default, and the times of prompts by what half a prompt more takes.
-    longer = inference.prefill(d, input_len=1500, batch=1).time / inference.prefill(d, input_len=1000, batch=1).time - 1
-    one = capacity.replica_of(d, input_len=1000, output_len=200, itl=0.04, variation=0.5, prompt_variation=longer)
+    # Lengths vary by half by default, and prompts share the steps of answers.
+    asked = {"input_len": 1000.0, "output_len": 200.0, "variation": 0.5}
+    made = capacity.replica_of(d, **asked)
+    context, budget = (
+        float(capacity.sequences(d, **asked).tokens),
+        float(d.server_memory().given["max_num_batched_tokens"]),
+    )
+    prefixes = Prefixes(1000.0, 200.0, variation=0.5)
+    prompts = prefixes.prompts(d, context, made.step_times, budget)
+    pace = prefixes.timed(made, prompts, 1.0).batch_in_pace(0.04)
+    one = prefixes.timed(made.with_max_running(pace), prompts, 1.0)
     needed = replicas_needed(one, 50.0, ttft=0.45, itl=0.04, quantile=0.95).to_dict()
     assert found.keys() == needed.keys()
     assert all(

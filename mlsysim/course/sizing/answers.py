@@ -374,6 +374,8 @@ def _splits(j: Job) -> list[tuple[int, int]]:
 
 def _fits(j: Job) -> Sized:
     made = j.of(*_FITS)
+    if "weights" not in j.texts:
+        made.pop("weights", None)  # the model says it, and of routed experts too
     for tp, pp in _splits(j):
         made |= {"tp": tp, "pp": pp}
         r = memory.server_memory(j.model, j.machines.device, **made)

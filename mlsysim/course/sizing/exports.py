@@ -48,7 +48,7 @@ def code(s: Sized) -> str:
     if any(isinstance(v, Plan) for v in s.arguments.values()):
         lines.append("from mlsysim.parallelism import Plan")
     typed = s.job.texts.get("model", "")
-    published = s.call == "mlsysim.serve" and "weights" not in s.arguments and "weights" in s.job.given
+    published = "weights" not in s.arguments and "weights" in s.job.given
     name = json.dumps(typed if typed and published else s.job.model.name)  # a checkpoint's name says its format
     lines.append("")
     if s.job.config is not None:
