@@ -200,7 +200,7 @@ def master(slug: str) -> str:
 
 
 CAPSTONES = {
-    "training": ("Size a training run", 'report = {"nodes": ..., "plan": {"tp": ..., "pp": ..., "micro_batch": ..., "recompute": ...},\n'
+    "training": ("Size a training run", 'report = {"nodes": ..., "plan": {"tp": ..., "pp": ..., "dp": ..., "micro_batch": ..., "sharding": ..., "recompute": ...},\n'
                  '          "days": [..., ..., ...], "dollars": [..., ..., ...], "tonnes": [..., ..., ...]}'),
     "serving": ("Size a serving fleet", 'report = {"device": ..., "devices": [..., ..., ...], "dollars_per_hour": ...,\n'
                 '          "tonnes_per_month": ..., "binds": ...}'),

@@ -179,7 +179,7 @@ def test_a_capstone_accepts_its_sample_and_says_what_is_missing(name: str) -> No
     assert f"of {found.full:g} points" in repr(found)
     if name == "training":
         worse = report | {"days": [1.0, 2.0, 3.0]}
-        large = report | {"plan": {"tp": 1, "pp": 1, "micro_batch": 64, "recompute": "none"}}
+        large = report | {"plan": {"dp": 8 * report["nodes"], "micro_batch": 2, "recompute": "none"}}
         assert capstones.check_report(name, large, "ada").points <= found.points - 2
     else:
         worse = report | {"devices": [1, 1, 1]}

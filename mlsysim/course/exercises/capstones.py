@@ -4,7 +4,7 @@ A report is plain data. What can be checked is checked against the library; what
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +12,7 @@ from mlsysim import units
 from mlsysim.course.exercises import tasks
 from mlsysim.course.exercises.definitions import Prompt, _index, normalise_seed
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.parallelism import Plan
 from mlsysim.tables import Table, table
 
 _TRAINING: Mapping[str, tuple[Any, ...]] = {
@@ -74,19 +75,19 @@ def _drawn(name: str, seed: object) -> dict[str, Any]:
     return {n: v[_index(f"capstone|{name}|{text}|{n}", len(v)) if text else 0] for n, v in options.items()}
 
 
-def _train(g: Mapping[str, Any], nodes: int, **plan: Any) -> Any:
-    return _trained(tuple(g.items()), nodes, tuple(plan.items()))
+def _train(g: Mapping[str, Any], nodes: int, plan: Plan | None = None) -> Any:
+    return _trained(tuple(g.items()), nodes, plan)
 
 
 @lru_cache(maxsize=64)
-def _trained(given: tuple[tuple[str, Any], ...], nodes: int, asked: tuple[tuple[str, Any], ...]) -> Any:
+def _trained(given: tuple[tuple[str, Any], ...], nodes: int, plan: Plan | None) -> Any:
     import mlsysim
 
-    g, plan = dict(given), dict(asked)
+    g = dict(given)
 
     return mlsysim.train(
         g["model"], f"{nodes} x DGX-H100", tokens=g["tokens"], global_batch=512, seq=4096, price=f"{g['price']} USD/h",
-        pue=g["pue"], **plan,
+        pue=g["pue"], plan=plan,
     )  # fmt: skip
 
 
@@ -139,8 +140,8 @@ def brief(name: str, seed: object = "") -> Prompt:
             f"has a PUE of {g['pue']}, the grid {g['intensity'] * 1000:g} g per kWh; count the boards' power. It must be done, even "
             f"at the long end of your range, in **{most['days']:g} days**, for at most **${most['dollars']:,.0f}** and **{most['tonnes']:g} t** "
             "of CO2 equivalent. How many nodes do we order, how are they used, how long will it take, and how sure are you? Leave "
-            "failures out of the numbers, and say in words what they would do. Report: `nodes`, `plan` (tp, pp, micro_batch, "
-            "recompute), and `days`, `dollars`, `tonnes`, each as [low, likely, high]."
+            "failures out of the numbers, and say in words what they would do. Report: `nodes`, `plan` (a "
+            "mapping: the arguments of `mlsysim.parallelism.Plan`), and `days`, `dollars`, `tonnes`, each as [low, likely, high]."
         )
     else:
         offers = ", ".join(f"{d} at ${p:.2f}" for d, p in DEVICES.items())
@@ -190,13 +191,11 @@ def _training(
     nodes = int(report["nodes"])
     if not 1 <= nodes <= 512:
         raise InputError(f"nodes = {nodes} is outside [1, 512]")
-    asked = {
-        k: v for k, v in dict(report["plan"]).items() if k in ("tp", "pp", "micro_batch", "recompute") and v is not None
-    }
-    made = _train(g, nodes, **asked)
-    rows = [
-        ("the plan fits", 2.0 * made.fits, 2.0, str(made.plan) if made.fits else "it does not fit: count its memory")
-    ]
+    plan = Plan(**{n: tuple(v) if isinstance(v, list) else v for n, v in report["plan"].items() if v is not None})
+    if plan.devices != 8 * nodes:
+        raise InputError(f"plan: its degrees make {plan.devices} devices, and {nodes} nodes have {8 * nodes}")
+    made = _train(g, nodes, plan)
+    rows = [("the plan fits", 2.0 * made.fits, 2.0, "" if made.fits else "it does not fit: count its memory")]
     if not made.fits:
         return rows
     found = _figures(g, nodes, made)
@@ -298,7 +297,9 @@ def check_report(name: str, report: object, seed: object = "") -> Findings:
     try:
         data = tasks.plain(report)
         return Findings(tuple(_LOOK[name](data, g, most)))
-    except (KeyError, TypeError, ValueError) as error:
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"report: {type(error).__name__}: {error}; give the parts that the brief names") from error
 
 
@@ -311,7 +312,7 @@ def sample(name: str, seed: object = "") -> dict[str, Any]:
         if _figures(g, nodes, _train(g, nodes))["days"][2] > most["days"]:
             nodes = g["nodes"]
         made = _train(g, nodes)
-        plan = {n: getattr(made.plan, n) for n in ("tp", "pp", "micro_batch", "recompute")}
+        plan = {f.name: v for f in fields(Plan) if (v := getattr(made.plan, f.name)) != f.default}
         return {"nodes": nodes, "plan": plan, **{n: list(v) for n, v in _figures(g, nodes, made).items()}}
     device = min((d for d in DEVICES if _serve(g, d).fits), key=lambda d: _serve(g, d).devices * DEVICES[d])
     made = _serve(g, device)
