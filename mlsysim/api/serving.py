@@ -526,7 +526,7 @@ def serve(
         Number format of a mixture's routed experts as stored, where it differs from the other weights.
     head : str, one of inference.FORMATS, optional
         Number format of embedding and output head as stored, where it differs from the other weights.
-    routing : str, one of ROUTERS, optional
+    routing : str, one of api.sizing.ROUTERS, optional
         Which replica gets the next request (default: round-robin). Turns of conversations go where their prefix is (prefix).
     measured : path, Measured or Comparison, optional
         A run of your own on such a server, as ``mlsysim compare`` reads it, or several: times move by what it tells, the range gets
