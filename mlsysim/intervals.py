@@ -257,6 +257,8 @@ class ErrorQuantiles(Result):
 class Interval(Result):
     """A prediction and the range in which a measurement is expected."""
 
+    NUMBERS = "value low high domain missing unknown quantiles"
+
     value: Num
     low: Num
     high: Num
@@ -329,18 +331,6 @@ class Interval(Result):
         return Explanation(
             f"range of a prediction of class {q.class_name}", ends, (Input("predicted", self.value, "1"),), [str(self)]
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The prediction, both ends in its unit, and what they were counted on."""
-        return {
-            "value": plain(self.value),
-            "low": plain(self.low),
-            "high": plain(self.high),
-            "domain": self.domain,
-            "missing": list(self.missing),
-            "unknown": self.unknown,
-            "quantiles": self.quantiles.to_dict(),
-        }
 
     def __str__(self) -> str:
         q = self.quantiles

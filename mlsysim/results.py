@@ -159,7 +159,7 @@ class Result(Displayable):
 
 
 # Ends of names in JSON that say the unit of a number.
-_UNIT = re.compile(r"_(per_s|bytes|usd_per_s|usd|kg|s|w|j|l)$")
+_UNIT = re.compile(r"_(bytes_per_s|flop_per_byte|per_s|bytes|usd_per_s|usd|kg|s|w|j|l)$")
 
 
 class Timed(Result):

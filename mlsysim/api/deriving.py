@@ -1,11 +1,12 @@
 """Why the answer of a door is what it is: the chain from its number down to the source of every figure in it."""
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mlsysim import training
 from mlsysim._chains import chain, traced
 from mlsysim._numeric.traced import called, given, made
+from mlsysim.api.playing import Played
+from mlsysim.api.sizing import Sized
 from mlsysim.capacity import ASSUMPTIONS, Load
 from mlsysim.capacity.batching import loaded_itl
 from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
@@ -17,19 +18,12 @@ from mlsysim.inference.reasons import reasons, traced_pass
 from mlsysim.results import CALLER, Explanation
 from mlsysim.serving_steps import Batch, StepModel
 from mlsysim.serving_steps.mixed import MixedSteps
-from mlsysim.training import TrainingStep
-
-if TYPE_CHECKING:
-    from mlsysim.api.planning import Planned
-    from mlsysim.api.serving import Served
-    from mlsysim.api.simulating import Simulated
-    from mlsysim.api.training import Trained
 
 _MOST_SEQS = 256  # of replica_of
 _PLAYED_AGAIN = 5_000  # requests up to which a run is played once more to see its steps
 
 
-def why_served(s: "Served") -> Explanation:
+def why_served(s: Sized) -> Explanation:
     """Devices, or the largest rate, or the time of a static batch, down to the step that decides and the source of every rate."""
     d, q = s.deployment, s.question
     rates = describe(d.efficiencies.name, d.efficiencies.source)
@@ -62,7 +56,7 @@ def _layout(option: Any) -> str:
     return f"TP{option.tp}" + (f" PP{option.pp}" if option.pp > 1 else "")
 
 
-def _answer(s: "Served") -> Any:
+def _answer(s: Sized) -> Any:
     """The time of a static batch on one replica."""
     d, q = s.deployment, s.question
     batch, prompt = given(float(q.batch), "batch", "1", CALLER), given(float(q.input_len), "input_len", "1", CALLER)
@@ -75,7 +69,7 @@ def _answer(s: "Served") -> Any:
     return request_latency(first, answer, step).called("end to end")
 
 
-def _sized(s: "Served", load: Load) -> Any:
+def _sized(s: Sized, load: Load) -> Any:
     """Devices of replicas under a load, or the largest rate that so many carry."""
     d, q, slo = s.deployment, s.question, s.question.slo
     r = load.replica
@@ -134,7 +128,7 @@ def _sized(s: "Served", load: Load) -> Any:
     return (replicas * each).called("devices")
 
 
-def _prompt(s: "Served", load: Load, prompt: Any) -> Any:
+def _prompt(s: Sized, load: Load, prompt: Any) -> Any:
     """The prompt pass: what is not in the cache, on average over prompts that find their prefix and those that do not."""
     d, p, ranks = s.deployment, s.question.kept, s.deployment.split.dp
     hit: float = getattr(load.replica, "hit_rate", 1.0)
@@ -161,7 +155,7 @@ def _shared(r: Any) -> Any:
     )
 
 
-def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: Any) -> Any:
+def _places(s: Sized, load: Load, first: Any, step: Any, steps: Any, tokens: Any) -> Any:
     """Places of a replica: what memory holds, what the server is told, and how many are in pace."""
     d, q, r = s.deployment, s.question, load.replica
     held = s.memory
@@ -206,51 +200,10 @@ def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: 
     return made(float(r.max_running), "min", {f"x{i}": x for i, x in enumerate(places)}).called("places of a replica")
 
 
-def why_trained(t: "Trained") -> Explanation:
-    """The step, or with a number of tokens the whole run, down to the equations of a layer and the source of every rate."""
-    q, (root, binding) = t.question, t.step.traced_time()
-    if q.tokens is not None:
-        per_step = given(q.global_batch, "global batch", "1", "the plan and the batch") * given(
-            q.seq, "seq", "1", "the plan and the batch"
-        )
-        tokens = given(float(q.tokens), "tokens of the run", "token", CALLER)
-        root = training.time_to_train(tokens, per_step, root).called("time to train")
-    title = f"{q.model.name} on {q.machines}: {t.step.binding.replace('_', ' ')} is the largest term of the step"
-    return chain(title, root, t.step.explain().notes, binding)
-
-
-def why_planned(p: "Planned", first: TrainingStep, count: int) -> Explanation:
-    """The first plan: its step down to its sources, beside the steps of the next ones, and whether it fits."""
-    from mlsysim.explore.planner import TIE
-
-    best = p.best(max(count, 2))
-    rows = [best.row(k) for k in range(len(best))]
-    step, _ = first.traced_time()
-    next_ones = tuple(float(row["time"]) for row in rows[1:]) or (float(rows[0]["time"]),)
-    given_ = {
-        "x0": step,
-        "x1": given(
-            next_ones, "steps of the next plans", "s", "the same lines with another plan; 'Loses by' names the term"
-        ),
-        "x2": given(TIE, "tie", "1", "plans within it are equally fast; the simplest of them comes first"),
-        "x3": given(
-            float(rows[0]["memory"]),
-            "memory of the plan",
-            "byte",
-            f"counted from the shape of {p.model.name}: memory.training_memory",
-        ),
-        "x4": given(p.capacity, "device memory", "byte", "the devices, or capacity= of the caller"),
-    }
-    root = made(float(step), "fastest_that_fits", given_, unit="s").called("step of the first plan")
-    notes = (f"First: {p.why_first()}.", p.rates, *str(p.table(count)).split("\n"))
-    return chain(f"{p.model.name}: the best of {len(p.rows):,} plans, of which {len(p.fitting):,} fit", root, notes)
-
-
-def why_simulated(s: "Simulated") -> Explanation:
+def why_simulated(s: Played, notes: tuple[str, ...]) -> Explanation:
     """The 99th percentile of the time to the first token: the requests on either side of it, and the step that one waited for."""
     values = s.rows["ttft_s.p99"]
     title = f"{s.run.model.name}: time to the first token that 99 % of the requests do not exceed"
-    notes = (s.rates, *str(s.percentiles()).split("\n"))
     if s.simulation is None:
         runs = [given(float(v), f"run of seed {seed}", "s", "played") for seed, v in zip(s.seeds, values, strict=True)]
         return chain(
@@ -279,7 +232,7 @@ class _Logged(StepModel):
         return found
 
 
-def _prompt_steps(s: "Simulated") -> list[tuple[Batch, float]]:
+def _prompt_steps(s: Played) -> list[tuple[Batch, float]]:
     """The steps with prompts of the run, played once more."""
     steps = s.run.steps()
     logged = _Logged(**{f.name: getattr(steps, f.name) for f in fields(steps) if f.init})
@@ -287,7 +240,7 @@ def _prompt_steps(s: "Simulated") -> list[tuple[Batch, float]]:
     return logged.log
 
 
-def _first_token(s: "Simulated", record: Any, log: list[tuple[Batch, float]]) -> Any:
+def _first_token(s: Played, record: Any, log: list[tuple[Batch, float]]) -> Any:
     """The time to the first token of a request: the wait, and the step in which its prompt was computed, where one was enough."""
     name = f"request at {record.request.arrival:.6g} s"
     wait = given(

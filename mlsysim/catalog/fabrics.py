@@ -107,6 +107,11 @@ class Node(Entry):
 class Cluster(Result):
     """Equal nodes on one fabric that gives every device its share of the adapters at all times (no taper)."""
 
+    NUMBERS = (
+        "node=node.name nodes device=node.device.name devices domain "
+        "scale_out_bandwidth_bytes_per_s=node.scale_out_bandwidth"
+    )
+
     node: Node
     nodes: int
 
@@ -130,17 +135,6 @@ class Cluster(Result):
     def explain(self) -> Report:
         """The node's figures, and where each was read."""
         return self.node.explain()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Counts and bandwidths, for JSON."""
-        return {
-            "node": self.node.name,
-            "nodes": self.nodes,
-            "device": self.node.device.name,
-            "devices": self.devices,
-            "domain": self.domain,
-            "scale_out_bandwidth_bytes_per_s": self.node.scale_out_bandwidth,
-        }
 
     @property
     def devices(self) -> int:

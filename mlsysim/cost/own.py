@@ -18,7 +18,6 @@ from mlsysim.results import (
     Terms,
     format_rows,
     format_value,
-    plain,
     share,
     top_shares,
 )
@@ -33,6 +32,11 @@ PARTS = ("capital", "power", "cooling", "building", "staff", "network")
 @dataclass(frozen=True)
 class Ownership(Result):
     """What :func:`own` returns: USD per second of all devices, by part; ``rates`` sum to ``rate``."""
+
+    NUMBERS = (
+        "devices rates_usd_per_s rate_usd_per_s working_rate_usd_per_s idle_rate_usd_per_s device_rate_usd_per_s "
+        "device_rate_usd_per_h=device_rate_per_h purchase_usd"
+    )
 
     devices: Num
     rates: Mapping[str, Num]
@@ -52,6 +56,11 @@ class Ownership(Result):
         """Total cost of owning for that time, USD."""
         return ownership.total_cost(**self.rates, time=time)
 
+    @property
+    def device_rate_per_h(self) -> Num:
+        """Of a device, USD/h."""
+        return self.device_rate * units.hour
+
     def summary(self) -> list[str]:
         return format_rows(
             f"{format_value(self.device_rate, 'USD/s')} to own a device; {format_value(self.devices, '1')} devices: {format_value(self.rate, 'USD/s')}",
@@ -69,27 +78,13 @@ class Ownership(Result):
 
     def explain(self) -> Explanation:
         """Each part with its equation, the numbers in it, and the source of each input."""
-        hour = units.format(self.device_rate * units.hour, "1")
+        hour = units.format(self.device_rate_per_h, "1")
         year = {**self.rates, "time": units.year}
         return Explanation(
             f"owned: {hour} USD per device and hour",
             (*self.terms, Term("a year of all", self.cost(units.year), "eq-tco", year)),
             self.inputs,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units and USD, for JSON."""
-        found = {
-            "devices": self.devices,
-            "rates_usd_per_s": dict(self.rates),
-            "rate_usd_per_s": self.rate,
-            "working_rate_usd_per_s": self.working_rate,
-            "idle_rate_usd_per_s": self.idle_rate,
-            "device_rate_usd_per_s": self.device_rate,
-            "device_rate_usd_per_h": self.device_rate * units.hour,
-            "purchase_usd": self.purchase,
-        }
-        return dict(plain(found))
 
 
 @widening

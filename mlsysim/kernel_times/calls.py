@@ -18,7 +18,7 @@ from mlsysim.kernels import (
     tile_padding,
     wave_share,
 )
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, plain, share
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, share
 from mlsysim.roofline import compute_time, effective_bandwidth, memory_time
 
 __all__ = [
@@ -47,6 +47,10 @@ def __dir__() -> list[str]:
 @dataclass(frozen=True)
 class CallTime(Result):
     """What :func:`product_time` and :func:`attention_time` return; SI units, floats or arrays."""
+
+    NUMBERS = (
+        "what time_s bound flops bytes busy compute_time_s memory_time_s chain_time_s unhidden_time_s startup_time_s"
+    )
 
     what: str
     time: Num
@@ -96,23 +100,6 @@ class CallTime(Result):
     def explain(self) -> Explanation:
         """Every term with its equation, the numbers in it, and the source of each input."""
         return Explanation(title=self.summary()[0], terms=self.terms, inputs=self.inputs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found: dict[str, Any] = {
-            "what": self.what,
-            "time_s": self.time,
-            "bound": self.bound,
-            "flops": self.flops,
-            "bytes": self.bytes,
-            "busy": self.busy,
-            "compute_time_s": self.compute_time,
-            "memory_time_s": self.memory_time,
-            "chain_time_s": self.chain_time,
-            "unhidden_time_s": self.unhidden_time,
-            "startup_time_s": self.startup_time,
-        }
-        return dict(plain(found))
 
 
 @dataclass(frozen=True)

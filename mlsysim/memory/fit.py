@@ -112,6 +112,11 @@ def _state_term(name: str, group: str, parameters: Num, r: Recipe, sharding: str
 class ModelState(Result):
     """What :func:`model_state_memory` returns; bytes on one device."""
 
+    NUMBERS = (
+        "parameters recipe=recipe.name bytes_per_parameter=recipe.bytes_per_parameter sharding ranks replicas "
+        "weights_bytes gradients_bytes optimizer_bytes total_bytes"
+    )
+
     parameters: Num
     recipe: Recipe
     sharding: str
@@ -170,22 +175,6 @@ class ModelState(Result):
             ),
             notes=("Activations and gathered units come on top.",),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found: dict[str, Any] = {
-            "parameters": self.parameters,
-            "recipe": self.recipe.name,
-            "bytes_per_parameter": self.recipe.bytes_per_parameter,
-            "sharding": self.sharding,
-            "ranks": self.ranks,
-            "replicas": self.replicas,
-            "weights_bytes": self.weights,
-            "gradients_bytes": self.gradients,
-            "optimizer_bytes": self.optimizer,
-            "total_bytes": self.total,
-        }
-        return dict(plain(found))
 
 
 @widening

@@ -13,7 +13,7 @@ import pytest
 import mlsysim
 from mlsysim import catalog, cli, cost, energy, training
 from mlsysim.api import SLO, FleetSpec
-from mlsysim.api.serving import INPUT_LEN, OUTPUT_LEN
+from mlsysim.api.sizing import INPUT_LEN, OUTPUT_LEN
 from mlsysim.api.training import SEQ
 from mlsysim.capacity.routing import USUAL
 from mlsysim.cli import options

@@ -12,7 +12,8 @@ from mlsysim.api.asked import Formats, formats_of, networked
 from mlsysim.api.bills import Bill
 from mlsysim.api.devices import Compared, compare_devices
 from mlsysim.api.launching import Commands, commands, start
-from mlsysim.api.serving import Served, serve, splits
+from mlsysim.api.serving import Served, serve
+from mlsysim.api.sizing import splits
 from mlsysim.api.targets import SLO
 from mlsysim.api.training import SEQ, Trained, default_batch, described, train
 from mlsysim.capacity import Load
