@@ -1,11 +1,12 @@
 """Why the answer of a door is what it is: the chain from its number down to the source of every figure in it."""
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from mlsysim._chains import chain, traced
 from mlsysim._numeric.traced import called, given, made
 from mlsysim.api.playing import Played
+from mlsysim.api.prefixes import timed_batches
 from mlsysim.api.sizing import Sized
 from mlsysim.capacity import ASSUMPTIONS, Load
 from mlsysim.capacity.batching import loaded_itl
@@ -13,8 +14,9 @@ from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.capacity.queues import utilisation
 from mlsysim.capacity.reasons import share_met, traced_replica
 from mlsysim.efficiencies import describe
+from mlsysim.inference import Deployment
 from mlsysim.inference.equations import request_latency
-from mlsysim.inference.reasons import reasons, traced_pass
+from mlsysim.inference.reasons import reasons, traced_pace, traced_pass
 from mlsysim.results import CALLER, Explanation
 from mlsysim.serving_steps import Batch, StepModel
 from mlsysim.serving_steps.mixed import MixedSteps
@@ -48,7 +50,9 @@ _STATES = (
     "utilisation is below one; at_batch(step, n) and each_batch(step) are the lines of the step with another batch; batch_full, batch_mean and "
     "batch_variance are of the birth-and-death chain whose throughput with n requests in a crowd of replicas is that of batch n / crowd; "
     "last(x) is the entry of the full batch and in_batches(x) the mean of the entries over the states, weighted by their throughputs; "
-    "found_busy is the root of the equation of shared arrivals; share_in_pace is the share in time over the batches and lengths of answers."
+    "found_busy is the root of the equation of shared arrivals; "
+    "added(x, prompt, cached, tokens, batches) sums the lines of x over the parts of a prompt, each as long as the tokens of a step less "
+    "the answers beside it, for each of these batches, with straight lines between them, and mixed(h, x, y) is h x + (1 - h) y; share_in_pace is the share in time over the batches and lengths of answers."
 )
 
 
@@ -88,8 +92,7 @@ def _sized(s: Sized, load: Load) -> Any:
     steps = (answer - 1.0).called("decode steps")
     added: Any = None
     if r.added_times:
-        said = "the step model of simulate: steps with the prompt, less the same without it"
-        added = given(r.added_times, "what a prompt adds to each batch", "s", said)
+        added = _added(s, load, prompt, step, tokens if shared is None else tokens + shared)
         first = made(r.added_times[-1], "last", {"x0": added}, unit="s").called("what a prompt adds to a full step")
     else:
         first = _prompt(s, load, prompt)
@@ -144,6 +147,55 @@ def _prompt(s: Sized, load: Load, prompt: Any) -> Any:
     share = given(hit, "hit rate", "1", "what the cache keeps until the next turn" if p.turns else CALLER)
     found, lost = of(p.found, "prompt pass after a hit"), of(p.shared_len, "prompt pass without")
     return (share * found + (1 - share) * lost).called("prompt pass")
+
+
+def _added(s: Sized, load: Load, prompt: Any, step: Any, context: Any) -> Any:
+    """What a prompt adds to each batch: the line of one step that it shares, and how the others follow from it."""
+    d, p, r = s.deployment, s.question.kept, cast("Any", load.replica)
+    batches = tuple(float(n) for n in timed_batches(s.replica_of_all.max_running))
+    here = max(n for n in batches if n <= r.max_running)
+    budget = given(float(s.memory.given["max_num_batched_tokens"]), "tokens of a step", "1", "the server's usual")
+    again = "the other parts, prompts and batches by the same lines"
+    answers = given(here, "answers beside", "1", f"one of the batches that are timed; {again}")
+    new = given(
+        min(p.input_len - p.found, max(1.0, float(budget) - here)),
+        "new tokens beside",
+        "1",
+        f"of a first part; {again}",
+    )
+    before = given(float(p.found), "cached tokens beside", "1", f"before a first part; {again}")
+    chunk, answer = Batch.of(d.model, [(new, before)]), Batch.of(d.model, decodes=[context])
+    seen = {n: answers * getattr(answer, n) for n in ("context", "windowed_context")}
+    name = f"step of {here:.0f} and a prompt"
+    both = _mixed_step(d, replace(chunk, decodes=answers, **seen), name).called(name, apart=True)
+    alone = made(s.replica_of_all.step_times[int(here) - 1], "at_batch", {"x0": step, "x1": answers})
+    part = (both - alone).called(f"what a prompt adds to a step of {here:.0f}")
+    timed = given(batches, "batches timed", "1", "each half as large again as the one before")
+
+    def of(times: tuple[float, ...], cached_len: float) -> Any:
+        found = {
+            "x0": part,
+            "x1": prompt,
+            "x2": given(float(cached_len), "cached_len", "1", CALLER),
+            "x3": budget,
+            "x4": timed,
+        }
+        return made(times[: r.max_running], "added", found, unit="s")
+
+    found = of(r.prompts[0].added, p.found)
+    if r.hit_rate < 1.0:
+        share = given(r.hit_rate, "hit rate", "1", "what the cache keeps until the next turn" if p.turns else CALLER)
+        lost = of(r.prompts[1].added, p.shared_len)
+        found = made(r.added_times, "mixed", {"x0": share, "x1": found, "x2": lost}, unit="s")
+    return found.called("what a prompt adds to each batch")
+
+
+def _mixed_step(d: Deployment, batch: Batch, name: str) -> Any:
+    """The time of a step that prompts and answers share, with all that is behind it."""
+    work, split, machine, rates = reasons(d)
+    cost = MixedSteps(replace(d, work=work, split=split, machine=machine), rates).cost(batch)
+    parts = (called(c.time, f"{name}: {n.replace('_', ' ')}") for n, c in cost.components.items())
+    return traced_pace(d) * (sum(parts) + cost.reduced + cost.sent + cost.overhead)
 
 
 def _shared(r: Any) -> Any:
@@ -251,11 +303,7 @@ def _first_token(s: Played, record: Any, log: list[tuple[Batch, float]]) -> Any:
     if batch is None or steps.mixed is None:
         own = given(float(record.prefill_s), f"{name}: its steps", "s", "played: the steps that computed its prompt")
         return (wait + own).called(f"{name}: TTFT")
-    d = steps.deployment
-    work, split, machine, rates = reasons(d)
-    asked = MixedSteps(replace(d, work=work, split=split, machine=machine), rates)
-    cost = asked.cost(traced(batch, f"played: what the step of the {name} works on", name=f"{name}: {{}}"))
-    parts = (called(c.time, f"{name}: {n.replace('_', ' ')} of its step") for n, c in cost.components.items())
-    time = sum(parts) + cost.reduced + cost.sent + cost.overhead
+    asked = traced(batch, f"played: what the step of the {name} works on", name=f"{name}: {{}}")
+    time = _mixed_step(steps.deployment, asked, name)
     called(time, f"{name}: step of its prompt", apart=True)
     return (wait + time).called(f"{name}: TTFT")
