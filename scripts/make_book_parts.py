@@ -28,7 +28,7 @@ from mlsysim import catalog, flops, units
 from mlsysim.catalog import Convnet, Device, Link, Model, Node, Price, Protocol, Sourced
 from mlsysim.catalog.other_models import PatchTransformer, Recommender
 from mlsysim.course import pictures
-from mlsysim.equations import REGISTRY
+from mlsysim.equations import registered
 from mlsysim.evidence import rows
 from mlsysim.transformer import mtp_parameters, parameter_count
 
@@ -50,18 +50,11 @@ def variables() -> str:
     return "# Written by scripts/make_book_parts.py from the library: change the library, not this file.\n" + text
 
 
-def _import_everything() -> None:
-    for module in pkgutil.walk_packages(mlsysim.__path__, "mlsysim."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-
-
 def equation_index() -> str:
-    _import_everything()
     latex = make_reference.latex_by_label()
     rows = []
     order = list(latex)
-    for e in sorted(REGISTRY.values(), key=lambda e: order.index(e.label) if e.label in latex else len(order)):
+    for e in sorted(registered().values(), key=lambda e: order.index(e.label) if e.label in latex else len(order)):
         name = surface.of(e.function)
         called = name.dotted if name else e.qualified_name.removeprefix("mlsysim.")
         call = f"`{called}({', '.join(e.units)})`"

@@ -401,6 +401,17 @@ def default_batch(devices: int, seq: int) -> int:
     return -(-wanted // unit) * unit
 
 
+def _check_plan(plan: Any, parts: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Refuse what is no plan, a plan beside its parts, and options of a step without one."""
+    if plan is not None and not isinstance(plan, Plan):
+        raise InputError(f"train: plan = {repr(plan)[:40]} is no Plan; write for example plan=Plan(tp=8, dp=4)")
+    if plan is not None and parts:
+        name = next(iter(parts))
+        raise InputError(f"train: plan and {name} are both given; a plan has its {name}, so leave out one of the two")
+    if options and plan is None:
+        raise InputError(f"train: {next(iter(options))} needs plan=Plan(...); the search has the cluster's own links")
+
+
 @typed
 def train(
     model: Model | str,
@@ -494,19 +505,13 @@ def train(
     >>> t.fits, t.step.devices, t.range[0] < t.step.time < t.range[1]
     (True, 8, True)
     """
-    if plan is not None and not isinstance(plan, Plan):
-        raise InputError(f"train: plan = {repr(plan)[:40]} is no Plan; write for example plan=Plan(tp=8, dp=4)")
     taken = Defaults()
     m, machines = asked_for(model), catalog.where(cluster)
     known = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep, "virtual_stages": virtual_stages}
     degrees = {name: value for name, value in known.items() if value is not None}
     asked = {"micro_batch": micro_batch, "sharding": sharding, "recompute": recompute}
     limits = {name: value for name, value in asked.items() if value is not None}
-    if plan is not None and (degrees or limits):
-        name = next(iter({**degrees, **limits}))
-        raise InputError(f"train: plan and {name} are both given; a plan has its {name}, so leave out one of the two")
-    if options and plan is None:
-        raise InputError(f"train: {next(iter(options))} needs plan=Plan(...); the search has the cluster's own links")
+    _check_plan(plan, {**degrees, **limits}, options)
     if machines.count is None:
         machines = replace(machines, count=plan.devices if plan is not None else 1)
         taken.add("1 device", plan is None)

@@ -10,7 +10,7 @@ from mlsysim.api.serving import serve
 from mlsysim.cli.arguments import number, pick_model
 from mlsysim.declared import parameters
 from mlsysim.efficiencies import DEFAULT, check_mode, has_range
-from mlsysim.equations import Domain, check_argument
+from mlsysim.equations import Domain, check_argument, registered
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.parallelism import Plan
 
@@ -248,7 +248,7 @@ def find(name: str) -> Swept:
     """
     if name in SOLVERS:
         return SOLVERS[name]
-    equations = _equations()
+    equations = registered()
     if name not in equations:
         raise unknown_name("solver", name, [*SOLVERS, *equations])
     found = equations[name]
@@ -266,17 +266,3 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, Any]:
     import inspect
 
     return inspect.signature(function).parameters
-
-
-def _equations() -> Mapping[str, Any]:
-    """Every registered equation; a module registers its own when it is imported."""
-    import importlib
-    import pkgutil
-
-    import mlsysim
-    from mlsysim.equations import REGISTRY
-
-    for module in pkgutil.iter_modules(mlsysim.__path__):
-        if module.name not in ("course", "cli", "quantities"):
-            importlib.import_module(f"mlsysim.{module.name}")
-    return REGISTRY

@@ -1,6 +1,6 @@
 """Owning machines, part by part, and owning against renting."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,12 @@ class Ownership(Result):
         )
 
 
+def _inputs(figures: Sequence[Any], origins: Mapping[str, str]) -> tuple[Input, ...]:
+    return tuple(
+        Input(n, v, u, origins.get(n, CALLER)) for (n, u), v in zip(_GIVEN, figures, strict=True) if v is not None
+    )
+
+
 @widening
 def ownership_cost(
     devices: Num,
@@ -168,7 +174,6 @@ def ownership_cost(
         raise InputError(f"own: salvage = {salvage} lies above price = {price}; give what a device brings at the end")
     check_argument("own", "devices", devices, "1", Domain.of("(0, inf)"))
     rest = power if idle_power is None else idle_power
-    mean = energy.device_power(rest, power, utilisation)
     terms = Terms()
 
     def paid(name: str, amount: Num, over: Num, left: Num = 0.0) -> Num:
@@ -180,12 +185,14 @@ def ownership_cost(
     def current(watts: Num) -> dict[str, Num]:
         return {"it_power": devices * watts, "pue": pue, "electricity_price": electricity_price}
 
-    people = {"devices_per_engineer": devices_per_engineer, "salary": salary}
     rates = {"capital": paid("capital", devices * price, lifetime, devices * salvage)}
-    rates["power"] = electricity = terms("power", ownership.power_cost, **current(mean))
+    rates["power"] = electricity = terms(
+        "power", ownership.power_cost, **current(energy.device_power(rest, power, utilisation))
+    )
     rates["cooling"] = paid("cooling", devices * power * cooling, plant_lifetime)
     rates["building"] = paid("building", devices * power * building, plant_lifetime)
-    rates["staff"] = terms("staff", ownership.staff_cost, devices=devices, **people)
+    people = {"devices": devices, "devices_per_engineer": devices_per_engineer, "salary": salary}
+    rates["staff"] = terms("staff", ownership.staff_cost, **people)
     rates["network"] = paid("network", devices * network, lifetime)
     total = ownership.total_cost(**rates, time=1.0)
     figures = (
@@ -200,11 +207,7 @@ def ownership_cost(
         idle_rate=total - electricity + ownership.power_cost(**current(rest)),
         purchase=devices * (price + network + power * (cooling + building)),
         terms=tuple(terms),
-        inputs=tuple(
-            Input(n, v, u, (origins or {}).get(n, CALLER))
-            for (n, u), v in zip(_GIVEN, figures, strict=True)
-            if v is not None
-        ),
+        inputs=_inputs(figures, origins or {}),
     )
 
 

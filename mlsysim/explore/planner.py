@@ -679,23 +679,13 @@ def plan(
         room,
         host_bandwidth,
     )
-    experts = ("cut", "whole") if m.is_moe and (degrees["tp"] > 1).any() else ("cut",)
-    axes = tried | {"experts": list(experts), "row": np.arange(len(degrees))}
+    tried["experts"] = ["cut", "whole"] if m.is_moe and (degrees["tp"] > 1).any() else ["cut"]
+    axes = tried | {"row": np.arange(len(degrees))}
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})
-    return PlanSearch(
-        m,
-        machines.cluster or machines,
-        global_batch,
-        seq,
-        rows,
-        room,
-        sequence_parallel,
-        reached,
-        precision,
-        steps.base,
-    )
+    where = machines.cluster or machines
+    return PlanSearch(m, where, global_batch, seq, rows, room, sequence_parallel, reached, precision, steps.base)
 
 
 @dataclass(frozen=True)

@@ -406,28 +406,10 @@ def attention_time(
         padded = tile_padding(rows, row_tile)
         multiplied = kv_heads * padded / q_len
         told = (Term("rows of a key in tiles", padded, "eq-tile-padding", {"size": rows, "tile": row_tile}),)
-    work = {
-        "batch": batch,
-        "heads": multiplied,
-        "q_len": q_len,
-        "cached_len": cached_len,
-        "qk_dim": qk_dim,
-        "v_dim": v_dim,
-        "causal": causal,
-        "mask_tile": mask_tile,
-    }
-    read = {
-        "batch": batch,
-        "heads": heads,
-        "q_len": q_len,
-        "kv_len": q_len + cached_len,
-        "qk_dim": qk_dim,
-        "v_dim": v_dim,
-        "kv_heads": kv_heads,
-        "kv_width": kv_width,
-        "element_bytes": element_bytes,
-        "kv_element_bytes": kv_element_bytes,
-    }
+    shape = {"batch": batch, "heads": heads, "q_len": q_len, "qk_dim": qk_dim, "v_dim": v_dim}
+    work = shape | {"heads": multiplied, "cached_len": cached_len, "causal": causal, "mask_tile": mask_tile}
+    read = shape | {"kv_len": q_len + cached_len, "kv_heads": kv_heads, "kv_width": kv_width}
+    read |= {"element_bytes": element_bytes, "kv_element_bytes": kv_element_bytes}
     flops, moved = attention_kernel_flops(**work), attention_kernel_bytes(**read)
     terms = [
         *told,

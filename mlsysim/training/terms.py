@@ -300,6 +300,17 @@ def _idle(p: Layout, stage: Num, ready: Num, weights: Num, pair: Num, call: Ledg
     )
 
 
+def _launches(w: Work, p: Layout, e: Efficiencies, call: Ledger) -> Num:
+    """Host time of a layer, forward and backward."""
+    return call(
+        "launches",
+        equations.launching_time,
+        layer=e.layer_overhead + where(p.cp_gather > 0, 0.0, p.cp - 1.0) * e.hop_overhead * (not p.cp_swap),
+        expert=e.expert_overhead,
+        experts=w.experts / (p.ep * p.folded),
+    ) * (1.0 + p.recompute_full / 3.0)
+
+
 def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> StepTerms:
     """:func:`step_terms` on one block."""
     links = Links(p, m, e)
@@ -320,13 +331,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
     forward, gemm = _products(w, p, m, e, tokens, bandwidth, call)
     attend, attention = _attention(w, p, m, e, tokens, bandwidth, call)
     touch, elementwise = _elementwise(w, p, e, tokens, bandwidth, call)
-    overhead = call(
-        "launches",
-        equations.launching_time,
-        layer=e.layer_overhead + where(p.cp_gather > 0, 0.0, p.cp - 1.0) * e.hop_overhead * (not p.cp_swap),
-        expert=e.expert_overhead,
-        experts=w.experts / (p.ep * p.folded),
-    ) * (1.0 + p.recompute_full / 3.0)
+    overhead = _launches(w, p, e, call)
 
     # Messages inside the layer
     tensor = tensor_parallel(w, p, e, links, call)

@@ -449,6 +449,28 @@ def _behind_memory(sized: Sized) -> None:
 # Training
 
 
+def _train_rows(j: Job, t: Trained, spread: str) -> list[Row]:
+    """The rows of figures: devices, the step, its rate, the run, the bill and the memory."""
+    step, run = t.step, t.time_to_train
+    rows = [Row("devices", "Devices", int(step.devices), "1", f"{int(step.devices):,}")]
+    if t.fits:
+        rows += [_quantity("step", "A step", step.time, "s", spread)]
+        if t.range is not None:
+            rows += [
+                _quantity("step_low", "A step, low end", t.range[0], "s"),
+                _quantity("step_high", "A step, high end", t.range[1], "s"),
+            ]
+        rows += [
+            Row("mfu", "MFU", float(step.mfu), "1", units.percent(step.mfu, signed=False)),
+            _number("tokens_rate", "Tokens per second", float(step.tokens / step.time), "token/s"),
+        ]
+        if run is not None:
+            rows.append(_quantity("run", "The whole run, without restarts", run, "s"))
+        rows += _bill_rows(j, t.bill, "tokens", run)
+    rows.append(_quantity("memory", "Memory of a device that is counted", step.memory.total, "byte"))
+    return rows
+
+
 def _train(j: Job) -> Sized:
     m, taken = j.model, Defaults()
     machines: Machines = networked(j.machines, taken)
@@ -475,23 +497,7 @@ def _train(j: Job) -> Sized:
     else:
         fits = Row("fits", "Does it fit?", False, "", f"No, on {on}: {t.reason.removeprefix('does not fit: ')}")
         speed, cost = _NO_ANSWER
-    rows = [Row("devices", "Devices", int(step.devices), "1", f"{int(step.devices):,}")]
-    if t.fits:
-        rows += [_quantity("step", "A step", step.time, "s", spread)]
-        if t.range is not None:
-            rows += [
-                _quantity("step_low", "A step, low end", t.range[0], "s"),
-                _quantity("step_high", "A step, high end", t.range[1], "s"),
-            ]
-        rows += [
-            Row("mfu", "MFU", float(step.mfu), "1", units.percent(step.mfu, signed=False)),
-            _number("tokens_rate", "Tokens per second", float(step.tokens / step.time), "token/s"),
-        ]
-        if run is not None:
-            rows.append(_quantity("run", "The whole run, without restarts", run, "s"))
-        rows += _bill_rows(j, bill, "tokens", run)
-    rows.append(_quantity("memory", "Memory of a device that is counted", step.memory.total, "byte"))
-    sized = Sized(j, "mlsysim.train", made, t, fits, speed, cost, rows)
+    sized = Sized(j, "mlsysim.train", made, t, fits, speed, cost, _train_rows(j, t, spread))
     sized.lines = [
         f"Plan: {described(found.plan)}; the best of {pluralize(found.tried, 'plan')} tried here, of which {found.fitting:,} fit.",
         *t.assumed,
