@@ -236,11 +236,15 @@ def _filled(rng: random.Random, text: str) -> list[str]:
     return out
 
 
+def plainly(rng: random.Random, command: str) -> list[str]:
+    """One call with what must stand there alone."""
+    return [*command.removesuffix(" --serve").split(), *_filled(rng, CALLS[command][0])]
+
+
 def make(rng: random.Random, commands: Sequence[str] = ()) -> list[str]:
     """One call, with ``--json``."""
     command = rng.choice(list(commands or CALLS))
-    must, may = CALLS[command]
-    words = [*command.removesuffix(" --serve").split(), *_filled(rng, must)]
+    words, may = plainly(rng, command), CALLS[command][1]
     share = rng.choice((0.0, 0.1, 0.3))
     for option, values in may.items():
         if rng.random() < share and f"--{option}" not in words:

@@ -25,7 +25,7 @@ from mlsysim.inference import Deployment
 from mlsysim.inference.wiring import CARDS
 from mlsysim.inference.work import alike_plans
 from mlsysim.memory.quantised import WIDE, experts_alone
-from mlsysim.results import Result, format_rows, format_value, plain
+from mlsysim.results import Result, brief, format_rows, format_value, plain
 from mlsysim.serving import Pool, ServerOverheads
 from mlsysim.serving.measured import MeasuredPoint, Nearest, nearest_point
 from mlsysim.tables import Table, table
@@ -177,18 +177,18 @@ class Frontier(Result):
         near = self.nearest
         if near is not None and not near.near:
             what += "; no measurement near"
-        return format_rows(
+        ends = () if asked else (("most patient", _short(last)), ("least patient", _short(first)))
+        return brief(
             f"{what}: {last.device_rate:.4g} tokens/s a device at {last.user_rate:.3g} tokens/s a user, down to "
             f"{first.device_rate:.3g} at {first.user_rate:.4g}",
             ("target", chosen),
-            ("most patient", _short(last)),
-            ("least patient", _short(first)),
-            ("front", f"{len(self.points)} of {self.tried:,} points; to_frame() has them, explain() a table of them"),
+            *ends,
+            ("front", f"{len(self.points)} of {self.tried:,} points; price of a device {self.price}"),
             ("range", _range_words(best, "at the target") if best and asked else _range_words(last, "last point")),
             ("devices", self._sized()),
             ("measured", "" if near is None else near.words(_looped(near.point))),
-            ("cost", self.price),
             *(("note", note) for note in self.notes),
+            spare=("note", "measured"),
         )
 
     def chart(self) -> "Drawing | None":
@@ -556,7 +556,7 @@ def _rent(device: Device, price: "str | Price | None") -> tuple[float | None, st
     rent = rent_of(device, price)
     if rent is None:
         return None, "none: the catalogue has no rental price of it; give price"
-    return rent.rate, f"{rent.rate * 3600:.3g} USD/h a device ({rent.kind})"
+    return rent.rate, f"{rent.rate * 3600:.3g} USD/h ({rent.kind})"
 
 
 def _loops(
@@ -636,9 +636,8 @@ def _beyond(model: Model, device: Device, front: Sequence[tuple[Point, Layout]])
     far = sum(layout.dp > copies or p.concurrency > each * p.devices for p, layout in front)
     if far:
         yield (
-            f"{far} of the {len(front)} points go beyond every measured run of {model.name} (attention copied over {copies} "
-            f"device{'s' * (copies > 1)} at most, {each} requests in flight a device): published fronts end there, and the best "
-            "of many predictions flatters"
+            f"{far} of the {len(front)} points go beyond every measured run of {model.name} (attention on {copies} "
+            f"device{'s' * (copies > 1)}, {each} in flight a device): the best of many predictions flatters"
         )
 
 

@@ -204,29 +204,22 @@ class PlanSearch(Result):
                 else ""
             )
             return [f"{what}: NONE OF {len(self.rows):,} PLANS FITS{need}"]
-        best = self.best(3)
+        best, known = self.best(2), self.interval()
         first = best.row(0)
-        others = [
-            f"{i + 1}. {describe_row(best.row(i))}: {self._reason(best.row(i), first)}" for i in range(1, len(best))
-        ]
-        known = self.interval()
-        lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:5])
+        lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:4])
+        unknown = f"none: errors of past predictions were counted with calibrated efficiencies, these are {self.efficiencies.name}"
         return format_rows(
-            f"{what}: {units.format(first['time'], 's')} a step by {describe_row(first)}",
+            f"{what}: {units.format(first['time'], 's')} a step by {describe_row(first)}; MFU {units.percent(first['mfu'], signed=False)}",
             (
                 "range",
-                "none: errors of past predictions were counted with calibrated efficiencies only"
+                unknown
                 if known is None
-                else known.words("s"),
+                else f"{' to '.join(units.format(e, 's', 3) for e in known.ends)}, {known.whose}",
             ),
-            ("rate", f"MFU {units.percent(first['mfu'], signed=False)}"),
             ("memory", f"fits: {units.format(first['memory'], 'byte')} of {units.format(self.capacity, 'byte')}"),
-            ("first because", self.why_first()),
-            ("next", "; ".join(others)),
-            ("tried", f"{len(self.rows):,} plans, {fits:,} fit; the others lose by: {lost}"),
             ("recommended", self.recommendation() if known else ""),
-            ("batch", f"{self.global_batch:,} sequences of {self.seq:,} tokens"),
-            ("efficiencies", self.efficiencies.name),
+            ("next", "" if len(best) < 2 else f"{describe_row(best.row(1))}: {self._reason(best.row(1), first)}"),
+            ("tried", f"{len(self.rows):,} plans, {fits:,} fit; the others lose by: {lost}"),
         )
 
     def chart(self) -> "Drawing | None":

@@ -73,7 +73,9 @@ def test_a_loop_and_a_trace_count_whole() -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--concurrency", "4"], ["--runs", "2"]])
-def test_the_longest_answer_is_15_lines(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_repeats_its_target_and_explains_what_the_server_did(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     rate = [] if "--concurrency" in words else ["--rate", "4"]
     asked = [
         "simulate",
