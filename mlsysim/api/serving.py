@@ -21,7 +21,7 @@ from mlsysim.api.arguments import (
     typed,
     wrap_lines,
 )
-from mlsysim.api.asked import LENGTH_VARIATION, Asked, default_precision, formats_of
+from mlsysim.api.asked import LENGTH_VARIATION, Asked, formats_of
 from mlsysim.api.bills import Bill, whole_nodes
 from mlsysim.api.failing import carries, failure_line, mean_line
 from mlsysim.api.own import with_own
@@ -36,6 +36,7 @@ from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment, Generation, format_bytes
 from mlsysim.inference.solver import METHOD
 from mlsysim.memory import ServerMemory
+from mlsysim.memory.quantised import default_precision
 from mlsysim.memory.serving import as_published, release_of
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation, Result, format_value, plain

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlsysim import catalog, energy, equations, memory, units
 from mlsysim.api.arguments import Defaults, merge_targets, pluralize
-from mlsysim.api.asked import Formats, formats_of, networked
+from mlsysim.api.asked import formats_of, networked
 from mlsysim.api.bills import Bill
 from mlsysim.api.devices import Compared, compare_devices
 from mlsysim.api.launching import Commands, commands, start
@@ -22,6 +22,7 @@ from mlsysim.course.readings import Reading, written
 from mlsysim.course.sizing import pictures, plans
 from mlsysim.course.sizing.fields import FieldError, Job, job
 from mlsysim.equations import Equation
+from mlsysim.memory.quantised import Formats
 from mlsysim.results import Explanation, format_value, plain
 
 MILLION = 1e6
