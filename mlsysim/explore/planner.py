@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
-from math import exp, prod
+from math import prod
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, intervals, training, units
@@ -43,7 +42,6 @@ TERMS = tuple(f.name for f in fields(StepTerms))
 LIMITED = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")  # degrees that a search can be limited in
 KINDS = ("tp", "pp", "cp", "ep")  # ways to split a model beside the batch: each is software that has to run
 _KEPT = 50_000  # rows of a search that keeps those that fit: more would be held twice
-ODDS = 2.0 / 3.0  # that a plan is the slower one, from which on it is not recommended however simple it is
 TIE = 1e-3  # a thousandth of a step, far below any error of the model: plans closer than that are equally fast
 _MOST = {"devices": 10**7, "global_batch": 10**9, "seq": 10**9}  # beyond, columns of integers would not be exact
 
@@ -410,18 +408,11 @@ class PlanSearch(Result):
 
     @cached_property
     def clear(self) -> float:
-        """How many times as long as the fastest a step must take for odds of two in three that it is the slower one.
-
-        Formula: exp(z s sqrt(2 (1 - r))). Log errors of two plans are normal, each as wide as the range (standard deviation s), and
-        share r of their variance, the machine, the model and the software being the same: that part cancels.
-        """
+        """How many times as long as the fastest a step must take for odds of two in three that it is the slower one."""
         known = self.interval()
         if known is None:
             return 1.0 + TIE
-        q, normal = known.quantiles, NormalDist()
-        deviation = (q.high - q.low) / (2.0 * normal.inv_cdf((1.0 + q.nominal) / 2.0))
-        apart = deviation * (2.0 * (1.0 - intervals.checks("training_step").get("shared_plans", 0.0))) ** 0.5
-        return max(1.0 + TIE, exp(normal.inv_cdf(ODDS) * apart))
+        return max(1.0 + TIE, known.told_apart(intervals.checks("training_step").get("shared_plans", 0.0)))
 
     def alike(self) -> int:
         """How many plans that fit the error cannot tell from the fastest (:attr:`clear`); 0 without a range."""

@@ -185,17 +185,15 @@ def test_a_notebook_runs_as_it_is_made(tmp_path: Path) -> None:
     assert "eq-utilisation" in done.stdout
 
 
-def test_the_plan_of_a_page_is_near_the_best_of_all() -> None:
-    for model, where, most in (
-        (L8, "64 H100", 1.05),
-        (L70, "256 H100", 1.05),
-        ("Mixtral-8x7B", "64 H100", 1.05),
-        ("Llama-3.1-405B", "4096 H100", 1.05),
-    ):
+def test_the_plan_of_a_page_is_the_one_that_the_search_of_all_recommends() -> None:
+    """It took the fastest, however many ways that split the model, where the error cannot tell it from simpler ones."""
+    for model, where in ((L70, "64 H100"), ("Mixtral-8x7B", "64 H100"), ("Llama-3.1-405B", "4096 H100")):
         machines = mlsysim.api.training.networked(catalog.where(where), mlsysim.api.arguments.Defaults())
         found = plans.best(catalog.model(model), machines, global_batch=1024, seq=4096, precision="bf16", given={})
         every = mlsysim.plan(model, where, global_batch=1024, seq=4096)
-        assert 1 - 1e-2 <= float(found.step.time) / float(every.fastest) <= most, model
+        row, degrees = every.simplest(), ("tp", "pp", "cp", "ep")
+        assert sum(getattr(found.plan, n) > 1 for n in degrees) == sum(row[n] > 1 for n in degrees), model
+        assert 0.99 <= float(found.step.time) / every.fastest <= every.clear, model
         assert 0 < found.fitting <= found.tried < len(every.rows)
 
 

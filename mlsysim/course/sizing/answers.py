@@ -491,7 +491,8 @@ def _train(j: Job) -> Sized:
     rows.append(_quantity("memory", "Memory of a device that is counted", step.memory.total, "byte"))
     sized = Sized(j, "mlsysim.train", made, t, fits, speed, cost, rows)
     sized.lines = [
-        f"Plan: {described(found.plan)}; the best of {pluralize(found.tried, 'plan')} tried here, of which {found.fitting:,} fit.",
+        f"Plan: {described(found.plan)}; of {pluralize(found.tried, 'plan')} tried here {found.fitting:,} fit, and this is the simplest that the "
+        "error cannot tell from the fastest.",
         *t.assumed,
     ]
     sized.pictures["Memory of a device, to scale"] = pictures.training_memory(step.memory, machines.device.name)
