@@ -104,7 +104,7 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "frontier": (
         "--model FRONTED --device H100 --max-devices 8",
-        {"price": "2.5 USD/h", "input-len": "512|1024", "output-len": "256", "ttft": "2 s", "itl": "40 ms|1 ms", "precision": "bf16|fp8", "mode": "together|apart|both", "acceptance": "0.7", "drafted": "2"},
+        {"price": "2.5 USD/h", "input-len": "512|1024", "output-len": "256", "rate": "20|200", "quantile": "0.9", "ttft": "2 s", "itl": "40 ms|1 ms", "precision": "bf16|fp8", "mode": "together|apart|both", "acceptance": "0.7", "drafted": "2"},
     ),
     "sweep": ("SWEPT", {"chunk": "1000"}),
     "compare": ("COMPARED", {}),

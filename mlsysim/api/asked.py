@@ -6,17 +6,13 @@ from typing import Any
 from mlsysim import catalog, inference
 from mlsysim.api.arguments import Defaults
 from mlsysim.api.targets import SLO
+from mlsysim.capacity.pace import LENGTH_VARIATION as LENGTH_VARIATION
 from mlsysim.catalog import Device, Machines, Model
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.inference import Deployment, format_bytes
 from mlsysim.intervals import ALIKE, APART, MOVED, Recentred
 from mlsysim.memory.quantised import WIDE, Formats, default_precision, experts_alone, served_formats
 from mlsysim.results import Result
-
-# Of prompts and answers, standard deviation over mean, where nobody says: between those of a benchmark, which hardly differ, and
-# those of a conversation service (catalog.trace: 0.96 and 0.77).
-LENGTH_VARIATION = 0.5
-
 
 _WORDS = {ALIKE: "", APART: " of another kind or format", MOVED: " of another device"}
 

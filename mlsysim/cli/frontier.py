@@ -43,7 +43,7 @@ def add(commands: Commands) -> None:
         parents=[device_options(), explain_option()],
         epilog="Every layout, format and number of requests in flight is a closed loop, with prompts and answers together or in pools "
         "apart. Exit status 3: the model does not fit, or no point meets the targets. JSON: model, device, input_len, output_len, "
-        "targets_s, fits, tried, front (mode, precision, speculation, prefill, decode, devices, concurrency, tpot_s, ttft_s, "
+        "targets_s, quantile and length_variation (null of means), fits, tried, front (mode, precision, speculation, prefill, decode, devices, concurrency, tpot_s, ttft_s, "
         "tokens_per_s_per_user and tokens_per_s_per_device, usd_per_million_tokens, "
         "joule_per_million_tokens, each with its _range, meets_targets), best (the one with most throughput within the targets, or null), "
         "rate_per_s, devices and devices_range (whole replicas of it that make the tokens of --rate), price, notes.",

@@ -212,7 +212,7 @@ SOLVERS: Mapping[str, Swept] = {
         _serve,
         ("ttft_s", "itl_s", "e2e_s", *_RANGE, "tokens_per_s", "memory_bytes", "fits"),
         serve,
-        leave=" ".join(_UNDER_LOAD),
+        leave=" ".join((*_UNDER_LOAD, "inter_bandwidth")),  # a deployment has one network
         required="model device input_len output_len",
         unknown=_RANGE[1:],
     ),
