@@ -73,7 +73,7 @@ def test_serve_and_simulate_agree_or_the_answer_says_why(seed: int) -> None:
         assert found.met
         return
     if abs(found.replicas - s.replicas) <= max(1, 0.05 * s.replicas):
-        assert not found.reason
+        assert not found.reason or (s.question.kept.turns is not None and found.replicas < s.replicas)
         return
     assert found.reason and found.reason in found.text
     ratios = [found.itl_quantile_s / float(load.itl_quantile), found.ttft_quantile_s / float(load.ttft_quantile)]
