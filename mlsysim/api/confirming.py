@@ -154,7 +154,9 @@ def _search(s: "Served", load: Load, plays: int) -> Confirmed:
         fewest, None if fewest is None else fewest * s.deployment.devices, one.mean("met"), here if one.steady or not here else None, ttft, itl,
         one.mean("preemptions"), "", "",
     )  # fmt: skip
-    safe = fewest is not None and fewest < n and s.question.kept.turns is not None  # room for hours, which one play is not
+    safe = (
+        fewest is not None and fewest < n and s.question.kept.turns is not None
+    )  # room for hours, which one play is not
     if fewest is not None and (safe or abs(fewest - n) > max(1.0, _ALIKE * n)):
         cached = getattr(one.simulation, "found_share", 1.0)
         found = replace(found, reason=_cause(load, found, s.question.kept, fewest > n, cached))

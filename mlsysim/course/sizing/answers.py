@@ -28,7 +28,7 @@ from mlsysim.results import Explanation, format_value, plain
 MILLION = 1e6
 _SERVE = (
     *("rate", "input_len", "output_len", "tp", "pp", "ep", "precision", "weights", "kv", "price", "pue", "experts"),
-    *("shared_len", "cached_len", "hit_rate", "length_variation", "traffic", "turns", "added_len", "pause"),
+    *("shared_len", "cached_len", "hit_rate", "length_variation", "traffic", "turns", "added_len", "pause", "measured"),
 )
 _FITS = (
     "tp",
@@ -285,7 +285,14 @@ def _serve(j: Job) -> Sized:
     if s.answered:
         speed = _alone(s) if s.load is None else _loaded(s.load)
         cost = _money(s.bill.cost_rate, s.bill.cost_per_token, "output tokens")
-    return Sized(j, "mlsysim.serve", made, s, fits, speed, cost, lines=[*notes, *s.assumed], behind=_behind_served)
+    own = (
+        []
+        if s.question.own is None or s.without is None
+        else [s.question.own.text, f"Without it: {s.without.first_line}"]
+    )
+    return Sized(
+        j, "mlsysim.serve", made, s, fits, speed, cost, lines=[*own, *notes, *s.assumed], behind=_behind_served
+    )
 
 
 def _behind_served(sized: Sized) -> None:
