@@ -10,7 +10,7 @@ from statistics import NormalDist
 from typing import Any
 
 from mlsysim import intervals, units
-from mlsysim.api.arguments import wrap_lines
+from mlsysim.api.arguments import fitted, wrap_lines
 from mlsysim.api.serving import Served, serve
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price, where
 from mlsysim.cost.rent import Rent, rents_of
@@ -180,7 +180,14 @@ class Compared(Result):
         rate = "" if q.rate is None else f" at {q.rate:g} requests/s"
         targets = "" if q.slo is None else f", {q.slo}"
         head = wrap_lines([f"{q.model.name}{rate} of {work}{targets}; price: {self.kind}"])
-        return [*head, *str(self.rows()).split("\n"), *wrap_lines([*self.words, *self.answers[0].assumed])]
+        by: dict[tuple[str, ...], list[str]] = {}  # formats differ between devices
+        for s in self.answers:
+            by.setdefault(s.assumed, []).append(s.question.device.name)
+        assumed = [
+            f"{line} ({', '.join(names)})" if len(by) > 1 else line for lines, names in by.items() for line in lines
+        ]
+        spare = [w for w in self.words if w.startswith("odds: ")]
+        return fitted([*head, *str(self.rows()).split("\n"), *wrap_lines([*self.words, *assumed])], (), spare)
 
     def to_dict(self) -> dict[str, Any]:
         """The answers, and the odds of every two."""
