@@ -124,15 +124,15 @@ def formats_of(
             del said["weights"]  # as wide as the products
         missing = [(name, value) for name, (given, value) in said.items() if given is None and value is not None]
         for name, value in missing:
-            taken.option(name, value, _AS_PUBLISHED if model.stored and name == missing[-1][0] else "")
+            taken.option(name, value, AS_PUBLISHED if model.stored and name == missing[-1][0] else "")
         return usual
     if weights is not None or precision is None:
         return Formats(taken.resolve("precision", precision, default_precision(device)), weights)
     kept = usual.experts or usual.weights or usual.precision
     if format_bytes(kept) >= format_bytes(precision):
         return Formats(precision)
-    taken.option("experts" if usual.experts else "weights", kept, _AS_PUBLISHED)
+    taken.option("experts" if usual.experts else "weights", kept, AS_PUBLISHED)
     return replace(usual, precision=precision, weights=usual.weights or usual.precision)
 
 
-_AS_PUBLISHED = "as the checkpoint is published"
+AS_PUBLISHED = "as the checkpoint is published"
