@@ -3,10 +3,12 @@
 The spreads, the rows they stand on and the coverage that was checked are data; nothing is fitted here.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any
 
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 KNOWN, NEW = "known", "new"  # domain of a prediction: sources were there, and err no more than where none was; or not
+ODDS = 2.0 / 3.0  # that a plan is the slower one, from which on it is not recommended however simple it is
 LARGEST = 2.5  # a range wider than this factor each way says that we do not know
 STRENGTH = 4.0  # votes of a class for a place, and of all for a class: the variance within places over that between
 _TOGETHER = "these parts together"
@@ -306,6 +309,17 @@ class Interval(Result):
     @property
     def ends(self) -> tuple[Num, Num]:
         return self.low, self.high
+
+    def told_apart(self, shared: float) -> float:
+        """How many times as long as this another prediction must be for odds of two in three that it is the longer one.
+
+        Formula: exp(z s sqrt(2 (1 - r))). Log errors of two predictions are normal, each as wide as the range (standard deviation s),
+        and share r of their variance, the machine, the model and the software being the same: that part cancels.
+        """
+        q, normal = self.quantiles, NormalDist()
+        deviation = (q.high - q.low) / (2.0 * normal.inv_cdf((1.0 + q.nominal) / 2.0))
+        apart = deviation * (2.0 * (1.0 - shared)) ** 0.5
+        return math.exp(normal.inv_cdf(ODDS) * apart)
 
     def summary(self) -> list[str]:
         return format_rows(

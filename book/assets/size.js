@@ -50,7 +50,7 @@ async function link(where) { // equations by their places in the book
   for (const cell of where.querySelectorAll("td")) if (known[cell.textContent]) cell.replaceChildren(Object.assign(document.createElement("a"), { href: known[cell.textContent], textContent: cell.textContent }));
 }
 
-function address(values) {
+function address({ measured, ...values }) { // a file of the reader's own stays here
   const hash = `#size?${new URLSearchParams(values)}`;
   if (hash.length > MOST_ADDRESS) return false;
   history.replaceState(null, "", hash);
@@ -146,11 +146,11 @@ async function readCommand() {
   } catch (error) { told.textContent = error.message; }
 }
 
-async function takeFile(file) {
+async function takeFile(file, name = "config") {
   if (!file) return;
-  if (file.size > MOST_FILE) { complain("config", `${file.name} has ${file.size} bytes; a config.json has at most ${MOST_FILE}`); return; }
-  form.elements.config.value = await file.text();
-  root.querySelector(".size-config").open = true;
+  if (file.size > MOST_FILE) { complain(name, `${file.name} has ${file.size} bytes; this page reads ${MOST_FILE} at most`); return; }
+  form.elements[name].value = await file.text();
+  form.elements[name].closest("details").open = true;
   size();
 }
 
@@ -160,6 +160,7 @@ form.elements.task.addEventListener("change", relevant);
 form.addEventListener("input", () => root.classList.toggle("size-stale", Boolean(last)));
 root.querySelector(".size-read").addEventListener("click", readCommand);
 root.querySelector("#size-file").addEventListener("change", (event) => takeFile(event.target.files[0]));
+root.querySelector("#size-run").addEventListener("change", (event) => takeFile(event.target.files[0], "measured"));
 for (const kind of root.querySelectorAll("[data-export]")) kind.addEventListener("click", () => take(kind.dataset.export));
 root.querySelector(".size-share").addEventListener("click", async () => {
   if (!address(texts())) { tell("This config is too long for an address: send the file along.", true); return; }

@@ -153,7 +153,10 @@ def _search(s: Sized, load: Load, plays: int) -> Confirmed:
         fewest, None if fewest is None else fewest * s.deployment.devices, one.mean("met"), here if one.steady or not here else None, ttft, itl,
         one.mean("preemptions"), "", "",
     )  # fmt: skip
-    if fewest is not None and abs(fewest - n) > max(1.0, _ALIKE * n):
+    safe = (
+        fewest is not None and fewest < n and s.question.kept.turns is not None
+    )  # room for hours, which one play is not
+    if fewest is not None and (safe or abs(fewest - n) > max(1.0, _ALIKE * n)):
         cached = getattr(one.simulation, "found_share", 1.0)
         found = replace(found, reason=_cause(load, found, s.question.kept, fewest > n, cached))
     return replace(found, text=_words(s, found))
@@ -198,7 +201,7 @@ def _cause(load: Load, found: Confirmed, kept: Prefixes, more: bool, cached: flo
         hit = getattr(load.replica, "hit_rate", 1.0)
         expected = (hit * kept.found + (1.0 - hit) * kept.shared_len) / kept.input_len
         if not more:
-            return f"{times}; what conversations under way hold varies over hours, for which the closed form leaves room in the cache"
+            return f"{times}; it is a short run, and over hours conversations hold more at times: what is lost then is computed again, which makes room scarcer"
         if cached < expected - _LOST:
             return f"{times}; the cache finds {cached:.0%} of the prompts' tokens, where the closed form has {expected:.0%}"
     if found.preemptions:

@@ -10,7 +10,8 @@ from statistics import NormalDist
 from typing import Any
 
 from mlsysim import intervals, units
-from mlsysim.api.arguments import wrap_lines
+from mlsysim.api.arguments import fitted, wrap_lines
+from mlsysim.api.asked import AS_PUBLISHED
 from mlsysim.api.serving import Served, serve
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price, where
 from mlsysim.cost.rent import Rent, rents_of
@@ -180,7 +181,16 @@ class Compared(Result):
         rate = "" if q.rate is None else f" at {q.rate:g} requests/s"
         targets = "" if q.slo is None else f", {q.slo}"
         head = wrap_lines([f"{q.model.name}{rate} of {work}{targets}; price: {self.kind}"])
-        return [*head, *str(self.rows()).split("\n"), *wrap_lines([*self.words, *self.answers[0].assumed])]
+        by: dict[tuple[str, ...], list[str]] = {}  # formats differ between devices
+        for s in self.answers:
+            said = tuple(line.replace(f" ({AS_PUBLISHED})", "") for line in s.assumed)
+            by.setdefault(said, []).append(s.question.device.name)
+        each = [
+            f"{' '.join(lines)} ({', '.join(names)})" if len(by) > 1 else " ".join(lines) for lines, names in by.items()
+        ]
+        assumed = ["; ".join([each[0], *(one.removeprefix("assumed: ") for one in each[1:])])]
+        spare = [w for w in self.words if w.startswith("odds: ")]
+        return fitted([*head, *str(self.rows()).split("\n"), *wrap_lines([*self.words, *assumed])], (), spare)
 
     def to_dict(self) -> dict[str, Any]:
         """The answers, and the odds of every two."""

@@ -7,7 +7,7 @@ from typing import Any
 from mlsysim import catalog, units
 from mlsysim._chains import chain
 from mlsysim._numeric.traced import given, made
-from mlsysim.api.arguments import Defaults, typed, wrap_lines
+from mlsysim.api.arguments import Defaults, fitted, typed, wrap_lines
 from mlsysim.api.asked import networked
 from mlsysim.api.training import (
     PRECISION,
@@ -59,8 +59,8 @@ class Planned(PlanSearch):
             return wrap_lines(
                 [*self.refusal(), describe(self.efficiencies.name, self.efficiencies.source), *self.assumed]
             )
-        near = [] if self.nearest is None else [self.nearest.words(self)]
-        return [*super().summary(), *wrap_lines([*near, *self.assumed])]
+        near = [] if self.nearest is None else wrap_lines([self.nearest.words(self)])
+        return fitted([*super().summary(), *near, *wrap_lines(self.assumed)], (), near)
 
     @cached_property
     def nearest(self) -> "NearestRecipe | None":

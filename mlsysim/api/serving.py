@@ -19,7 +19,7 @@ from mlsysim.api.arguments import (
     typed,
     wrap_lines,
 )
-from mlsysim.api.asked import LENGTH_VARIATION, default_precision, formats_of
+from mlsysim.api.asked import LENGTH_VARIATION, formats_of
 from mlsysim.api.bills import Bill, whole_nodes
 from mlsysim.api.failing import carries, failure_line, mean_line
 from mlsysim.api.own import with_own
@@ -33,6 +33,7 @@ from mlsysim.cost.rent import rent_of
 from mlsysim.efficiencies import DEFAULT, has_range
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Generation, format_bytes
+from mlsysim.memory.quantised import default_precision
 from mlsysim.memory.serving import as_published
 from mlsysim.results import Explanation, Result, format_value, plain
 from mlsysim.serving.measured import Nearest, nearest_point

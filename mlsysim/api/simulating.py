@@ -144,6 +144,8 @@ class Simulated(Played, Result):
     def binds(self) -> str:
         """What the server runs out of first."""
         full = self.saturation
+        if full is not None and self.mean("requests_per_s") > full.capacity:
+            full = None  # an estimate that the run itself exceeds says nothing of what binds
         busy = f"{self.mean('utilisation'):.0%} of the time a step is under way"
         n = self.run.replicas
         each = "a full server completes" if n == 1 else f"{n} full servers complete"

@@ -76,12 +76,16 @@ def _train(
     }
 
 
-def _serve(
-    model: str, device: str, precision: str = "bf16", efficiencies: str = DEFAULT, **given: Any
-) -> Mapping[str, Any]:
+_BATCH = parameters(inference.generate)
+_UNDER_LOAD = [
+    n for n in parameters(serve) if n not in {**parameters(inference.deploy), **_BATCH}
+]  # not of a static batch
+
+
+def _serve(model: str, device: str, efficiencies: str = DEFAULT, **given: Any) -> Mapping[str, Any]:
     efficiencies = check_mode("sweep", efficiencies)
-    asked = {"batch": 1.0} | {n: given.pop(n) for n in ("input_len", "output_len", "batch", "cached_len") if n in given}
-    served = inference.deploy(pick_model(model), device, precision=precision, efficiencies=efficiencies, **given)
+    asked = {"batch": 1.0} | {n: given.pop(n) for n in _BATCH if n in given}
+    served = inference.deploy(pick_model(model), device, efficiencies=efficiencies, **given)
     result = inference.generate(served, **asked)
     return {
         "ttft_s": result.ttft,
@@ -208,7 +212,7 @@ SOLVERS: Mapping[str, Swept] = {
         _serve,
         ("ttft_s", "itl_s", "e2e_s", *_RANGE, "tokens_per_s", "memory_bytes", "fits"),
         serve,
-        leave="slo rate price pue inter_bandwidth length_variation hit_rate shared_len traffic turns added_len pause server experts head routing",
+        leave=" ".join((*_UNDER_LOAD, "inter_bandwidth")),  # a deployment has one network
         required="model device input_len output_len",
         unknown=_RANGE[1:],
     ),

@@ -62,10 +62,12 @@ class Ownership(Result):
         return self.device_rate * units.hour
 
     def summary(self) -> list[str]:
+        known = any(i.name == "idle_power" for i in self.inputs)
         return format_rows(
             f"{format_value(self.device_rate, 'USD/s')} to own a device; {format_value(self.devices, '1')} devices: {format_value(self.rate, 'USD/s')}",
             ("parts", top_shares(self.rates, 6)),
-            ("at work", f"{format_value(self.working_rate, 'USD/s')}; idle {format_value(self.idle_rate, 'USD/s')}"),
+            ("at work", format_value(self.working_rate, "USD/s")),
+            ("idle", format_value(self.idle_rate, "USD/s") + ("" if known else " at most: idle power not known")),
             ("purchase", f"{format_value(self.purchase, 'USD')} at the start"),
             ("a year", format_value(self.cost(units.year), "USD")),
         )

@@ -54,11 +54,16 @@ def read_run(path: str | Path) -> Measured:
         raise InputError(
             f"{path.name}, line {line}: not UTF-8 at byte {error.start}; give the file as the tool wrote it"
         ) from error
-    doc = Document(path.name, text)
+    return read_text(path.name, text)
+
+
+def read_text(name: str, text: str) -> Measured:
+    """As :func:`read_run`, of a text that is no file here; errors call it by the name."""
+    doc = Document(name, text)
     for _, known, read in _READERS:
         if known(doc):
             return read(doc)
-    raise InputError(f"{path.name}: of no format that we read; those are {'; '.join(FORMATS)}")
+    raise InputError(f"{name}: of no format that we read; those are {'; '.join(FORMATS)}")
 
 
 def _unpacked(name: str, data: bytes) -> bytes:

@@ -61,6 +61,10 @@ class Loop(Result):
     ttft: Num
     requests_per_s: Num  # of all replicas together
     tokens_per_s: Num  # of answers
+    queue: Num  # mean wait of a prompt for those of others, s
+    busy: Num  # share of the time in which prompts run
+    spread: Num  # standard deviation of the lengths over their mean
+    pace: Num  # time per output token if no prompt of others came
 
     @property
     def tokens_per_s_user(self) -> Num:
@@ -484,4 +488,17 @@ def closed_loop(
     tpot = answer / (steps * accepted)
     ttft = first + maximum(0.0, full - cached) / cached * (answer + first)  # fewer requests than replicas: nobody waits
     rate = minimum(decode.ranks, concurrency) * loop_rate(cached, first, answer / steps, steps + 1.0)
-    return Loop(full, decoding, step, prompt, tpot, ttft, rate, rate * output_len)
+    return Loop(
+        full,
+        decoding,
+        step,
+        prompt,
+        tpot,
+        ttft,
+        rate,
+        rate * output_len,
+        queue,
+        minimum(load, 1.0),
+        spread,
+        step / accepted,
+    )

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "scripts" / "maintain"), str(ROOT / "tests" / "commands")]
 
 from audit_access import AXE  # noqa: E402
-from test_sizing import CASES  # noqa: E402
+from test_sizing import CASES, RUN  # noqa: E402
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 RESTS = "() => ['ready', 'error'].includes(document.getElementById('size-it').dataset.state)"
@@ -200,3 +200,25 @@ def test_without_scripts_the_worked_example_stands(live_site: str, browser: Any)
     assert not page.locator("#size-it :is(input, select, textarea)").locator("visible=true").count()
     assert page.locator(".size-asked").is_visible() and "Llama-3.1-8B" in page.locator(".size-asked").inner_text()
     context.close()
+
+
+def test_a_run_of_one_s_own_moves_the_answer_and_leaves_the_browser_by_no_way(
+    live_site: str, page: Any, watch: Any, tmp_path: Path
+) -> None:
+    seen = watch(page, live_site)
+    form = {"model": "Llama-3.1-8B", "device": "H100", "rate": "20", "itl": "20 ms"}
+    page.goto(f"{live_site}/book/size-it.html#size?{urlencode({'task': 'serve', **form})}")
+    page.wait_for_function(RESTS)
+    plain = page.locator(".size-first strong").all_inner_texts()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(f"{request.url} {request.post_data or ''}"))
+    file = tmp_path / "bench.json"
+    file.write_text(RUN)
+    page.locator("#size-run").set_input_files(file)
+    page.wait_for_function("() => document.querySelector('.size-answer').innerText.includes('Without it: ')")
+    page.wait_for_function(RESTS)
+    here = sizing.size({**form, "measured": RUN})
+    assert page.locator(".size-first strong").all_inner_texts() == [row["text"] for row in here["first"]] != plain
+    assert "measured" not in page.url and not any("total_output_tokens" in one for one in asked)
+    assert not seen.outside
+    assert not seen.errors

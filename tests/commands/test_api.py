@@ -29,9 +29,10 @@ from mlsysim import (
     training,
 )
 from mlsysim.api.arguments import Defaults
-from mlsysim.api.asked import Formats, formats_of
+from mlsysim.api.asked import formats_of
 from mlsysim.api.prefixes import Prefixes
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.memory.quantised import Formats
 from mlsysim.parallelism import Plan
 from mlsysim.transformer import parameter_count
 

@@ -62,6 +62,9 @@ def test_the_engineer_s_comparison_is_of_one_seller_and_kind(
         assert f"{s.question.device.name} {s.devices} (" in said(three)
     assert main(["serve", "--model", "gpt-oss-120B", "--device", "H200, B200,MI355X", *ASKED]) == 0
     assert capsys.readouterr().out.strip() == str(three).strip()
+    assert len(str(three).strip().split("\n")) <= 15
+    # the formats of the first device stood there for all of them
+    assert "--precision fp4 --weights mxfp4" in said(three) and "(B200-SXM-180GB, MI355X)" in said(three)
 
 
 @independent

@@ -197,7 +197,12 @@ def test_the_rows_of_the_kinds_that_are_not_open_are_understood() -> None:
     spread = step_of(Row(MOE | {"ep": None}))
     assert spread.layout.ep == 8  # experts over one domain
     folded = Row(MOE | {"tp": 8.0, "pp": 1.0, "cp": 1.0, "dp": 8.0, "ep": 64.0})  # experts over TP ranks as well
-    assert step_of(folded).layout.ep == 8 and "tensor-parallel" in folded.assumptions[0]
+    whole = step_of(folded).layout
+    assert (whole.ep, whole.folded) == (8, 8)  # as a Plan with etp 1, with whole experts: 64 ranks of EP
+    plan = Plan(tp=8, dp=8, ep=64, etp=1)
+    assert (plan.ep / plan.folded, plan.folded) == (whole.ep, whole.folded)
+    some = Row(MOE | {"tp": 8.0, "pp": 1.0, "cp": 1.0, "dp": 8.0, "ep": 32.0})
+    assert step_of(some).layout.folded == 1 and "which cut experts" in some.assumptions[0]
     gathered = Row(MOE | {"ep": None, "sharding": "zero3/fsdp", "tp": 1.0, "pp": 1.0, "cp": 1.0, "dp": 64.0})
     assert step_of(gathered).layout.ep == 1
     assert any("ep = 1" in a for a in gathered.assumptions)

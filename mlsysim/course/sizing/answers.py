@@ -8,7 +8,7 @@ from typing import Any
 
 from mlsysim import catalog, energy, equations, memory, units
 from mlsysim.api.arguments import Defaults, merge_targets, pluralize
-from mlsysim.api.asked import Formats, formats_of, networked
+from mlsysim.api.asked import formats_of, networked
 from mlsysim.api.bills import Bill
 from mlsysim.api.devices import Compared, compare_devices
 from mlsysim.api.launching import Commands, commands, start
@@ -23,12 +23,13 @@ from mlsysim.course.readings import Reading, written
 from mlsysim.course.sizing import pictures, plans
 from mlsysim.course.sizing.fields import FieldError, Job, job
 from mlsysim.equations import Equation
+from mlsysim.memory.quantised import Formats
 from mlsysim.results import Explanation, format_value, plain
 
 MILLION = 1e6
 _SERVE = (
     *("rate", "input_len", "output_len", "tp", "pp", "ep", "precision", "weights", "kv", "price", "pue", "experts"),
-    *("shared_len", "cached_len", "hit_rate", "length_variation", "traffic", "turns", "added_len", "pause"),
+    *("shared_len", "cached_len", "hit_rate", "length_variation", "traffic", "turns", "added_len", "pause", "measured"),
 )
 _FITS = (
     "tp",
@@ -285,7 +286,14 @@ def _serve(j: Job) -> Sized:
     if s.answered:
         speed = _alone(s) if s.load is None else _loaded(s.load)
         cost = _money(s.bill.cost_rate, s.bill.cost_per_token, "output tokens")
-    return Sized(j, "mlsysim.serve", made, s, fits, speed, cost, lines=[*notes, *s.assumed], behind=_behind_served)
+    own = (
+        []
+        if s.question.own is None or s.without is None
+        else [s.question.own.text, f"Without it: {s.without.first_line}"]
+    )
+    return Sized(
+        j, "mlsysim.serve", made, s, fits, speed, cost, lines=[*own, *notes, *s.assumed], behind=_behind_served
+    )
 
 
 def _behind_served(sized: Sized) -> None:
@@ -499,7 +507,8 @@ def _train(j: Job) -> Sized:
         speed, cost = _NO_ANSWER
     sized = Sized(j, "mlsysim.train", made, t, fits, speed, cost, _train_rows(j, t, spread))
     sized.lines = [
-        f"Plan: {described(found.plan)}; the best of {pluralize(found.tried, 'plan')} tried here, of which {found.fitting:,} fit.",
+        f"Plan: {described(found.plan)}; of {pluralize(found.tried, 'plan')} tried here {found.fitting:,} fit, and this is the simplest that the "
+        "error cannot tell from the fastest.",
         *t.assumed,
     ]
     sized.pictures["Memory of a device, to scale"] = pictures.training_memory(step.memory, machines.device.name)

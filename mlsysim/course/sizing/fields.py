@@ -17,6 +17,7 @@ from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.serving import KV_FORMATS, as_published, checkpoint, server_memory
 from mlsysim.parallelism import SHARDINGS, Plan
 from mlsysim.results import Result
+from mlsysim.runs.reading import read_text
 
 # What can be asked, and how a person would ask it.
 TASKS = {
@@ -24,7 +25,8 @@ TASKS = {
     "fits": "Fit a server into memory",
     "train": "Train",
 }
-MOST_TEXT = 200  # characters of any field but the config
+MOST_TEXT = 200  # characters of any field but the texts of files
+FILES: Mapping[str, int] = {"config": MAX_CONFIG_BYTES, "measured": 10**6}
 MOST_COMPARED = 6  # devices
 MOST_COUNT = 10**6  # of devices, of sequences in a step
 _BOTH, _ALL = ("serve", "fits"), tuple(TASKS)
@@ -66,6 +68,7 @@ FIELDS: Mapping[str, Field] = {
         Field("task", "What is to be done", "choice", _ALL, choices=tuple(TASKS)),
         Field("model", "Model", "name", _ALL, "Llama-3.1-8B"),
         Field("config", "A config.json instead", "text", _ALL),
+        Field("measured", "A run of your own", "text", ("serve",)),
         Field("device", "Device or node; several to compare", "name", _ALL, "H100, B200"),
         Field("count", "How many (empty: as many as it takes)", "whole", _ALL),
         *(
@@ -205,7 +208,7 @@ def job(form: Mapping[str, str]) -> Job:
     for name, value in form.items():
         if name not in FIELDS:
             raise FieldError("task", f"{str(name)[:40]!r} is no field; they are {', '.join(FIELDS)}")
-        most = MAX_CONFIG_BYTES if name == "config" else MOST_TEXT
+        most = FILES.get(name, MOST_TEXT)
         if not isinstance(value, str) or len(value) > most:
             raise FieldError(name, f"{FIELDS[name].label} ({name}) must be a text of at most {most:,} characters")
     task = form.get("task", "").strip() or "serve"
@@ -220,9 +223,12 @@ def job(form: Mapping[str, str]) -> Job:
             )
     if "config" in texts:
         texts.pop("model", None)
-    given = {
-        name: _value(FIELDS[name], text) for name, text in texts.items() if name not in ("task", "model", "config")
-    }
+    given = {name: _value(FIELDS[name], text) for name, text in texts.items() if name not in ("task", "model", *FILES)}
+    if "measured" in texts:
+        try:
+            given["measured"] = read_text("RUN", texts["measured"])
+        except MlsysimError as error:
+            raise FieldError("measured", str(error)) from None
     model, config, stored = _model(texts)
     notes: tuple[str, ...] = ()
     if stored and "weights" not in given and task != "train":

@@ -9,7 +9,7 @@ from mlsysim import catalog
 from mlsysim.course.readings import listed
 from mlsysim.course.sizing.answers import compared
 from mlsysim.course.sizing.exports import size
-from mlsysim.course.sizing.fields import FIELDS, MOST_TEXT, TASKS, Field
+from mlsysim.course.sizing.fields import FIELDS, FILES, MOST_TEXT, TASKS, Field
 from mlsysim.course.sizing.pictures import of_compared
 from mlsysim.errors import InputError
 
@@ -130,7 +130,7 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
     found = size(example)
     if "error" in found:
         raise InputError(f"sizing: the worked example has no answer: {found['error']}")
-    main = "".join(_control(f, example.get(f.name, "")) for f in FIELDS.values() if not f.fold and f.name != "config")
+    main = "".join(_control(f, example.get(f.name, "")) for f in FIELDS.values() if not f.fold and f.name not in FILES)
     folded = "".join(_control(f, example.get(f.name, "")) for f in FIELDS.values() if f.fold)
     lists = (
         _datalist("size-models", list(catalog.models()))
@@ -150,6 +150,13 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
         '<textarea id="size-config" name="config" data-tasks="serve fits train" rows="5" spellcheck="false"></textarea>'
         '<label for="size-file">Or choose the file</label><input type="file" id="size-file" accept=".json,application/json"></details>'
     )
+    run = (
+        '<details class="size-fold size-control"><summary>A run of your own, which moves the answer</summary>'
+        '<label for="size-measured">What <code>vllm bench serve</code>, <code>sglang.bench_serving</code> or another tool wrote; it is read '
+        "here and leaves this browser by no way, so that the address of the job does not have it</label>"
+        '<textarea id="size-measured" name="measured" data-tasks="serve" rows="5" spellcheck="false"></textarea>'
+        '<label for="size-run">Or choose the file</label><input type="file" id="size-run"></details>'
+    )
     exports = "".join(
         f'<button type="button" class="live-button" data-export="{kind}">{text}</button>'
         for kind, text in (("json", "JSON"), ("csv", "CSV"), ("ipynb", "Notebook"))
@@ -157,7 +164,7 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
     return (
         f'<section class="size-it" id="size-it" data-state="static" aria-label="Size a job">'
         f'<p class="size-asked">A worked example: {escape(_asked(example))}. Other jobs need JavaScript, which this page waits for.</p>'
-        f'<form class="size-form" hidden novalidate>{lists}<div class="live-controls">{main}</div>{config}{paste}'
+        f'<form class="size-form" hidden novalidate>{lists}<div class="live-controls">{main}</div>{config}{run}{paste}'
         f'<details class="size-fold"><summary>Splits, formats, price and grid</summary><div class="live-controls">{folded}</div></details>'
         '<div class="live-bar"><button type="submit" class="live-button size-go">Size it</button>'
         '<button type="button" class="live-button size-share">Copy the address</button></div></form>'
