@@ -7,7 +7,6 @@ from functools import cached_property
 from itertools import product
 from math import exp, prod
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, intervals, training, units
@@ -419,16 +418,15 @@ class PlanSearch(Result):
     def clear(self) -> float:
         """How many times as long as the fastest a step must take for odds of two in three that it is the slower one.
 
-        Formula: exp(z s sqrt(2 (1 - r))). Log errors of two plans are normal, each as wide as the range (standard deviation s), and
-        share r of their variance, the machine, the model and the software being the same: that part cancels.
+        Log errors of two plans are each as wide as the range and share a part of their variance, the machine, the model and the
+        software being the same: that part cancels (``intervals.apart``).
         """
         known = self.interval()
         if known is None:
             return 1.0 + TIE
-        q, normal = known.quantiles, NormalDist()
-        deviation = (q.high - q.low) / (2.0 * normal.inv_cdf((1.0 + q.nominal) / 2.0))
-        apart = deviation * (2.0 * (1.0 - intervals.checks("training_step").get("shared_plans", 0.0))) ** 0.5
-        return max(1.0 + TIE, exp(normal.inv_cdf(ODDS) * apart))
+        q, share = known.quantiles, intervals.checks("training_step").get("shared_plans", 0.0)
+        scale = intervals.scale_of((q.high - q.low) / 2.0, q.nominal)
+        return max(1.0 + TIE, exp(intervals.log_gap(ODDS, intervals.apart(scale, scale, share))))
 
     def alike(self) -> int:
         """How many plans that fit the error cannot tell from the fastest (:attr:`clear`); 0 without a range."""

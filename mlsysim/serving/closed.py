@@ -25,7 +25,7 @@ PASS = 8192.0
 # three models at 1.8 to 2.7 times what the kernels of the others take; Llama-4-Scout in 16 bits, same device and server, at once).
 SLOW_BLOCKS = ("CDNA 3",)
 # Start and tail of a layer's experts in four bits, s: routing, quantising, both products and the sum in one call, at one token on a
-# B200 25.7 us (flashinfer-ai/flashinfer pull request 5301, TRTLLM NVFP4, H=7168, I=2048, 32 of 256 experts), less 3.6 us in which
+# B300 25.7 us (flashinfer-ai/flashinfer pull request 5301, TRTLLM NVFP4, H=7168, I=2048, 32 of 256 experts), less 3.6 us in which
 # it loads its one expert of 25 MB at 0.86 of the memory's bandwidth.
 FUSED_START = 22e-6
 _MORE = 3.0  # prompts that join another in a pass, where many wait
