@@ -136,8 +136,8 @@ def test_what_a_measurement_settles_by_drawing_it() -> None:
 def test_a_scale_is_that_of_the_range() -> None:
     """80 % of Student's law with two degrees of freedom lie within 1.8856 (the table of quantiles: t of 0.90), 90 % within 2.9200."""
     assert intervals.scale_of(1.8856, 0.8) == pytest.approx(1.0, rel=1e-4) == intervals.scale_of(2.9200, 0.9)
-    assert intervals.odds(1.8856, 1.0) == pytest.approx(0.90, abs=1e-4) and intervals.odds(-2.9200, 1.0) == pytest.approx(
-        0.05, abs=1e-4
-    )
+    assert intervals.odds(1.8856, 1.0) == pytest.approx(0.90, abs=1e-4) and intervals.odds(
+        -2.9200, 1.0
+    ) == pytest.approx(0.05, abs=1e-4)
     assert intervals.log_gap(0.95, 0.5) == pytest.approx(1.46, abs=1e-3)
     assert 0 <= comparing.shared_part() <= 1
