@@ -44,7 +44,7 @@ WAYS: Mapping[str, str] = MappingProxyType(
         "chance": "at random",
     }
 )
-_DIGITS, _SMALL = 9, 1e-9
+_SMALL = 1e-9
 Predictions = Mapping[tuple[str, str], float]  # by class and row
 
 
@@ -402,19 +402,6 @@ def errors(kind: str) -> Mapping[str, tuple[float, ...]]:
             if s is not None:
                 found.setdefault(q.group, {})[c.ids] = math.log(c.times[0] / s[0])
     return {group: tuple(own.values()) for group, own in found.items()}
-
-
-def components(groups: Iterable[Sequence[float]]) -> tuple[float, float]:
-    """Variance of log errors that a group shares, about zero, and of what each has of its own; every group is a vote.
-
-    >>> components([(0.1, 0.3), (-0.3, -0.1)])
-    (0.04, 0.01)
-    """
-    groups = list(groups)
-    return (
-        round(mean([mean(own) ** 2 for own in groups]), _DIGITS),
-        round(mean([mean([(e - mean(own)) ** 2 for e in own]) for own in groups]), _DIGITS),
-    )
 
 
 def scale(groups: Iterable[Sequence[float]]) -> float:
