@@ -285,7 +285,9 @@ def _decisions() -> dict[str, Any]:
             **{way: told(way, "missed") for way in ("odds", "measured")},
             **{way: told(way) for way in ("rule", "chance")},
         },
-        "parts": dict(zip(("device", "server", "format", "layout", "point"), (_share(e, 0) for e in ends), strict=True)),
+        "parts": dict(
+            zip(("device", "server", "format", "layout", "point"), (_share(e, 0) for e in ends), strict=True)
+        ),
         "own": {f"at_{n}": played(n / 100, 0.0) for n in (5, 10, 20, 40)},
         "shared": {f"at_{n}": played(0.0, n / 100) for n in (5, 10, 20, 40)},
     }

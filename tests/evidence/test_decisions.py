@@ -129,13 +129,19 @@ def test_no_error_of_a_group_is_in_its_own_odds(monkeypatch: pytest.MonkeyPatch)
     one, levels = decisions.scales("serving", "g")
     decisions.scales.cache_clear()
     assert (one * 1.8856, levels[4] * 1.8856, levels[0] * 1.8856) == pytest.approx((0.1, 0.2, 0.4), rel=1e-4)
-    assert levels[1] == levels[2] == levels[3] == levels[4]  # where no other group has such a pair, as the next finer one
+    assert (
+        levels[1] == levels[2] == levels[3] == levels[4]
+    )  # where no other group has such a pair, as the next finer one
 
 
 @independent
 def test_what_two_answers_have_in_common_is_counted_from_the_coarsest(monkeypatch: pytest.MonkeyPatch) -> None:
     base = {"device": "H100", "backend": "vllm", "mode": "agg", "precision": "fp8", "tp": 4.0, "concurrency": 8.0}
-    changes = {"device": {"device": "H200", "tp": 8.0}, "server": {"backend": "sglang"}, "format": {"precision": "bf16"}}
+    changes = {
+        "device": {"device": "H200", "tp": 8.0},
+        "server": {"backend": "sglang"},
+        "format": {"precision": "bf16"},
+    }
     changes |= {"layout": {"tp": 8.0}, "point": {"concurrency": 16.0}}
     rows = {"base": base} | {name: base | change for name, change in changes.items()}
     monkeypatch.setattr(decisions, "_cases", lambda kind: {i: Case(i, "g", 0.02, None, r) for i, r in rows.items()})
@@ -165,7 +171,10 @@ def test_a_first_choice_that_was_run_is_known_and_its_neighbours_move_with_it(mo
 def test_a_group_chooses_no_caution_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two groups do best boldly, one carefully: it must take what the two say, and each of the two what its fellow and it say."""
     best = {"one": 1.0, "two": 1.0, "three": 4.0}
-    table = {c: tuple(outcome(g, (1.0 if g == "three" else 0.3) * abs(c - b) / 4) for g, b in best.items()) for c in decisions.CAUTIONS}
+    table = {
+        c: tuple(outcome(g, (1.0 if g == "three" else 0.3) * abs(c - b) / 4) for g, b in best.items())
+        for c in decisions.CAUTIONS
+    }
     monkeypatch.setattr(decisions, "_by_cautions", lambda kind: table)
     decisions.caution.cache_clear()
     assert decisions.caution("serving", "three") == 1.0

@@ -5,6 +5,7 @@ score sheets, blind predictions, points and the record of peers are written by s
 """
 
 import math
+import statistics
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim import intervals, units
+from mlsysim.evidence.rows import cases
 from mlsysim.evidence.scoring import decisions, own_points
 from mlsysim.evidence.scoring.scores import shipped_scores
 from mlsysim.results import Result
@@ -33,6 +35,7 @@ class Standing(Result):
     datasheet: float  # nothing measured anywhere: figures of datasheets alone
     stranger: float  # constants without the row's source and without its whole domain: the target's kind is new
     source: float  # constants without the row's source: its kind is known
+    middle: float | None  # median of the rows that questions of decisions ask, without their sources and domains
     point: float | None  # and one point of one's own
     bias: float | None  # signed, without the source
     held: float | None  # share of rows without their source inside their range
@@ -58,6 +61,7 @@ def standings() -> tuple[Standing, ...]:
                 sheet.datasheet.mape,
                 sheet.ladder.new_ground,
                 sheet.ladder.without_source,
+                _middle(name),
                 points[1].error if 1 in points else None,
                 sheet.leave_one_group_out.bias,
                 intervals.checks(name).get("coverage_sources"),
@@ -66,6 +70,13 @@ def standings() -> tuple[Standing, ...]:
             )
         )
     return tuple(found)
+
+
+def _middle(name: str) -> float | None:
+    """Median absolute error of a class's blind predictions; a row that several kinds of question ask counts once."""
+    said = {i: t for kind in decisions.KINDS for (of, i), t in decisions.blind(kind).items() if of == name}
+    errors = [abs(said[c.id] / c.measured - 1.0) for c in cases(name).cases if c.id in said]
+    return statistics.median(errors) if errors else None
 
 
 @cache
@@ -81,11 +92,11 @@ def _share(value: float | None, signed: bool = False) -> str:
 def standings_table() -> Table:
     """Errors by what was known."""
     head = (
-        "class", "rows", "datasheets alone", "kind new", "kind known", "one own point", "signed", "in range", "simplest rule (ours there)",
+        "class", "rows", "datasheets alone", "kind new", "kind known", "middle row, blind", "one own point", "signed", "in range", "simplest rule (ours there)",
     )  # fmt: skip
     rows = [
         (
-            s.name, f"{s.rows:,}", _share(s.datasheet), _share(s.stranger), _share(s.source), _share(s.point), _share(s.bias, True),
+            s.name, f"{s.rows:,}", _share(s.datasheet), _share(s.stranger), _share(s.source), _share(s.middle), _share(s.point), _share(s.bias, True),
             _share(s.held), "–" if s.rule is None else f"{_share(s.rule)} ({_share(s.beside)})",
         )
         for s in standings()
@@ -113,7 +124,9 @@ def peers_table() -> Table:
 def published_table() -> Table:
     """Figures that peers print of themselves, and what a run of them gave again where somebody ran them."""
     head = ("peer", "what", "printed", "again", "where")
-    found = [(p["name"], p["what"], p["printed"], p.get("again", "–"), p["where"]) for p in peers()[_PUBLISHED].values()]
+    found = [
+        (p["name"], p["what"], p["printed"], p.get("again", "–"), p["where"]) for p in peers()[_PUBLISHED].values()
+    ]
     return table(head, found)
 
 

@@ -45,18 +45,16 @@ def _llm_analysis(name: str, row: Row) -> float:
     )  # fmt: skip
     degrees = {k: int(row.get(k) or 1) for k in ("tp", "pp", "dp", "ep")}
     split = config.ParallelismConfig(degrees["tp"], degrees["pp"], degrees["dp"], degrees["ep"], degrees["tp"])
-    half = analysis.LLMAnalysis(
-        model, gpu, config.DtypeConfig("row", bits, 16, 16), split, flops_efficiency=0.5
-    )
+    half = analysis.LLMAnalysis(model, gpu, config.DtypeConfig("row", bits, 16, 16), split, flops_efficiency=0.5)
     if name == "training_step":
         _must((row.get("cp") or 1) == 1, "context parallelism")
         _must(row["task"] == "pretrain", f"task {row['task']}")
         _must(bool(row.get("micro_batch")), "no micro-batch stated")
-        kept = {"full": 4, "selective": 1}.get(row.get("recompute") or "none", 0)
+        kept = {"full": 2, "selective": 1}.get(row.get("recompute") or "none", 0)
         found = half.training(
             int(row["micro_batch"]), global_batch_size=int(row["global_batch"]), seq_len=int(row["seq"]),
             activation_recomputation=analysis.ActivationRecomputation(kept),
-            ds_zero=analysis.DSZeRO({"none": 0, "zero1": 1, "zero2": 2, "zero3/fsdp": 3}[row.get("sharding") or "none"]),
+            ds_zero=analysis.DSZeRO({"none": 0, "zero1": 1, "zero2": 2, "zero3/fsdp": 3}.get(row.get("sharding") or "none", 3)),
         )  # fmt: skip
         return float(found["latency_per_iter"])
     _must(row["phase"] in ("prefill", "decode_step", "end_to_end"), f"phase {row['phase']}")
@@ -93,7 +91,7 @@ def main() -> None:
             value = say(one["class"], one["inputs"])
             found[one["id"]] = {"value": value} if value > 0 else {"reason": "no time"}
         except Exception as error:
-            found[one["id"]] = {"reason": str(error)[:60] if isinstance(error, CannotAnswer) else type(error).__name__}
+            found[one["id"]] = {"reason": (str(error) or type(error).__name__).splitlines()[0][:60]}
     json.dump(found, sys.stdout)
 
 

@@ -33,7 +33,10 @@ CLASSES = {
 WHERE = {
     "llm-analysis": ("llm-analysis", "the package index; defaults, and an efficiency of 0.5"),
     "mlsysim-harvard": ("Harvard's mlsysim", "the package index, mlsysim; defaults"),
-    "aiconfigurator": ("aiconfigurator", "the package index; kernels measured on the target, on rows that ship with it"),
+    "aiconfigurator": (
+        "aiconfigurator",
+        "the package index; kernels measured on the target, on rows that ship with it",
+    ),
 }
 DISTRIBUTIONS = {"mlsysim-harvard": "mlsysim"}
 
@@ -45,14 +48,17 @@ def asked(peer: str) -> list[dict[str, Any]]:
     first = {c.id: c.measured for c in cases("serving_ttft").cases}
     names = ("device", "backend", "backend_version", "model")
     return [
-        {"id": c.id, "serving_tpot": c.measured, "serving_ttft": first[c.id]} | {n: c.inputs.get(n) or "" for n in names}
+        {"id": c.id, "serving_tpot": c.measured, "serving_ttft": first[c.id]}
+        | {n: c.inputs.get(n) or "" for n in names}
         for c in cases("serving_tpot").cases
     ]
 
 
 def answers(peer: str, python: str) -> dict[str, dict[str, Any]]:
     """What a peer says to every row, in seconds by class, or its reason."""
-    script = [str(HERE / "ask_aiconfigurator.py")] if peer == "aiconfigurator" else [str(HERE / "ask_packages.py"), peer]
+    script = (
+        [str(HERE / "ask_aiconfigurator.py")] if peer == "aiconfigurator" else [str(HERE / "ask_packages.py"), peer]
+    )
     done = subprocess.run([python, *script], input=json.dumps(asked(peer)), capture_output=True, text=True, check=True)
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
     return found
@@ -110,7 +116,9 @@ def main() -> None:
     given = {k.replace("_", "-"): v for k, v in vars(parser.parse_args()).items() if v}
     record = tomllib.loads(scoreboard.PEERS.read_text(encoding="utf-8")) if scoreboard.PEERS.exists() else {}
     for peer, python in given.items():
-        found = json.loads(Path(python).read_text(encoding="utf-8")) if python.endswith(".json") else answers(peer, python)
+        found = (
+            json.loads(Path(python).read_text(encoding="utf-8")) if python.endswith(".json") else answers(peer, python)
+        )
         distribution = DISTRIBUTIONS.get(peer, peer)
         version = f"{distribution} of {date.today().isoformat()}"
         if not python.endswith(".json"):
