@@ -28,6 +28,7 @@ __all__ = [
     "ErrorQuantiles",
     "Interval",
     "Recentred",
+    "apart",
     "came",
     "checks",
     "class_names",
@@ -35,11 +36,15 @@ __all__ = [
     "interval",
     "interval_end",
     "log_error",
+    "log_gap",
+    "odds",
+    "odds_once_measured",
     "place_name",
     "places",
     "recentred",
     "run_spread",
     "run_weight",
+    "scale_of",
     "seen",
     "spread_of",
     "unseen",
@@ -51,6 +56,7 @@ ODDS = 2.0 / 3.0  # that a plan is the slower one, from which on it is not recom
 LARGEST = 2.5  # a range wider than this factor each way says that we do not know
 STRENGTH = 4.0  # votes of a class for a place, and of all for a class: the variance within places over that between
 _TOGETHER = "these parts together"
+_STEPS = 41  # of the integrals over what a measurement may say, and over how large its error is
 
 
 def __dir__() -> list[str]:
@@ -313,13 +319,12 @@ class Interval(Result):
     def told_apart(self, shared: float) -> float:
         """How many times as long as this another prediction must be for odds of two in three that it is the longer one.
 
-        Formula: exp(z s sqrt(2 (1 - r))). Log errors of two predictions are normal, each as wide as the range (standard deviation s),
-        and share r of their variance, the machine, the model and the software being the same: that part cancels.
+        Log errors of both are as wide as the range and share a part of their variance, the machine, the model and the software
+        being the same: that part cancels (:func:`apart`).
         """
-        q, normal = self.quantiles, NormalDist()
-        deviation = (q.high - q.low) / (2.0 * normal.inv_cdf((1.0 + q.nominal) / 2.0))
-        apart = deviation * (2.0 * (1.0 - shared)) ** 0.5
-        return math.exp(normal.inv_cdf(ODDS) * apart)
+        q = self.quantiles
+        scale = scale_of((q.high - q.low) / 2.0, q.nominal)
+        return math.exp(log_gap(ODDS, apart(scale, scale, shared)))
 
     def summary(self) -> list[str]:
         return format_rows(
@@ -358,6 +363,73 @@ class Interval(Result):
 def _times(factor: Num) -> str:
     """A factor in words, with more digits where two would say 1.00."""
     return f"x{factor:.2f}" if abs(factor - 1.0) >= 0.05 else f"x{factor:.4f}"
+
+
+def odds(gap: float, scale: float) -> float:
+    """The chance that the greater one of two predictions is measured to be the greater: how far apart they are against how they err.
+
+    Formula: p = (1 + g / sqrt(2 s^2 + g^2)) / 2, Student's law with two degrees of freedom: normal errors whose size differs from
+    question to question, exponentially in 1 / size^2. Most errors are small and a few are large.
+
+    Parameters
+    ----------
+    gap : float
+        ln(greater / smaller) as predicted; of a target, ln(target / prediction).
+    scale : float
+        Of the error of that gap, as of :func:`apart` or :func:`scale_of`.
+
+    >>> odds(0.0, 0.1), round(odds(0.1, 0.1), 3), odds(0.1, 0.0)
+    (0.5, 0.789, 1.0)
+    """
+    width = math.hypot(gap, math.sqrt(2.0) * scale)
+    return 0.5 if width == 0 else (1.0 + gap / width) / 2.0
+
+
+def log_gap(chance: float, scale: float) -> float:
+    """How far apart two predictions must be for these odds: :func:`odds`, turned round.
+
+    >>> round(odds(log_gap(0.8, 0.3), 0.3), 12)
+    0.8
+    """
+    return scale * (2.0 * chance - 1.0) / math.sqrt(2.0 * chance * (1.0 - chance))
+
+
+def scale_of(end: float, chance: float) -> float:
+    """The scale of errors of which so many lie within an end, each way: of a range, or of errors counted.
+
+    >>> round(scale_of(log_gap(0.9, 0.2), 0.8), 12)
+    0.2
+    """
+    return end / log_gap((1.0 + chance) / 2.0, 1.0)
+
+
+def apart(a: float, b: float, share: float) -> float:
+    """Scale of the difference of two log errors that have a share of their variance in common: of equal ones that part cancels.
+
+    >>> [round(apart(0.2, 0.2, share), 3) for share in (0.0, 0.5, 1.0)]
+    [0.283, 0.2, 0.0]
+    """
+    return math.sqrt((a - b) ** 2 + 2.0 * (1.0 - share) * a * b)
+
+
+def odds_once_measured(gap: float, a: float, b: float, share: float) -> float:
+    """The chance to choose the right one of two after the first was measured, on average over what the measurement may say.
+
+    Formula: a measurement tells the first's error, and of the second's the part that goes with it. What is left of the gap has the
+    scale b sqrt(1 - share^2).
+
+    >>> odds_once_measured(0.1, 0.2, 0.2, 0.5) > odds(0.1, apart(0.2, 0.2, 0.5))
+    True
+    """
+    left = b * math.sqrt(1.0 - share**2)
+    if left == 0:
+        return 1.0
+    told = math.sqrt(max(0.0, apart(a, b, share) ** 2 - left**2))
+    normal = NormalDist()
+    middles = [(i + 0.5) / _STEPS for i in range(_STEPS)]
+    drawn = [normal.inv_cdf(m) for m in middles]
+    sizes = [1.0 / math.sqrt(-math.log(m)) for m in middles]
+    return math.fsum(normal.cdf(abs(gap / size + told * z) / left) for size in sizes for z in drawn) / _STEPS**2
 
 
 @cache

@@ -17,6 +17,7 @@ from typing import Any
 
 import book_glossary
 import book_reality
+import book_scoreboard
 import chapter_numbers
 import make_reference
 import yaml
@@ -452,6 +453,7 @@ def texts() -> dict[str, str]:
         "book/_glossary.qmd": lambda: HEADER + book_glossary.text(),
         "book/_cheatsheet.qmd": lambda: HEADER + sheet.text(make_reference.latex_by_label()),
         "book/_tools.qmd": lambda: HEADER + tools.text(),
+        "book/_scoreboard.qmd": lambda: HEADER + book_scoreboard.text(),
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),
         "book/reality-summary.csv": book_reality.summary,
     }

@@ -24,6 +24,10 @@ PASS = 8192.0
 # Generations on which servers multiply few rows with block-scaled weights slowly: MI300X, SGLang 0.5.7 (its cookbook: 13 runs of
 # three models at 1.8 to 2.7 times what the kernels of the others take; Llama-4-Scout in 16 bits, same device and server, at once).
 SLOW_BLOCKS = ("CDNA 3",)
+# Start and tail of a layer's experts in four bits, s: routing, quantising, both products and the sum in one call, at one token on a
+# B300 25.7 us (flashinfer-ai/flashinfer pull request 5301, TRTLLM NVFP4, H=7168, I=2048, 32 of 256 experts), less 3.6 us in which
+# it loads its one expert of 25 MB at 0.86 of the memory's bandwidth.
+FUSED_START = 22e-6
 _MORE = 3.0  # prompts that join another in a pass, where many wait
 _IDLE = 1e-9  # load of a loop in which nobody waits
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
@@ -316,8 +320,8 @@ def served(eff: Efficiencies, by: ServerOverheads) -> Efficiencies:
         name="served",
         kernel_start=eff.kernel_start * by.starts,
         attention_start=eff.attention_start * by.starts,
-        # one kernel in place of two grouped products and all around them: half a start for each of the two
-        grouped_start=where(by.fused > 0, eff.kernel_start / 2.0, eff.grouped_start * by.grouped),
+        # one call in place of two grouped products and all around them: half of its start for each of the two
+        grouped_start=where(by.fused > 0, FUSED_START / 2.0, eff.grouped_start * by.grouped),
         link_latency=eff.link_latency * by.starts,
         switch_time=eff.switch_time * by.starts,
         sequence_overhead=eff.sequence_overhead + by.sequence,
@@ -454,7 +458,9 @@ def closed_loop(
         bare = pass_of(work, decode, batch, context, 0.0 * full, input_len, rows).time
         added = mixed * (pass_of(work, decode, batch, context, one, input_len, rows).time - bare)
         step = drafting * bare
-        added = where(alone > 0, own, added)
+        come = where(spread > 0, decoding / steps, cached)  # users whose lengths are alike began, and so end, together
+        company = maximum(1.0, minimum(come, PASS / input_len))  # prompts that come in a step share a pass
+        added = where(alone > 0, (own + (company - 1.0) * minimum(own, more)) / company, added)
         prompt = where(disaggregated > 0, own, added)
         answer = steps * shared_itl(step, where(disaggregated > 0, 0.0, added), cached, decoding, steps)
         # what waits for the pool that prefills: all of them at the beginning, then a queue of users
@@ -477,12 +483,12 @@ def closed_loop(
         met = lookahead_delay(async_steps, spread, step=step, prompt_time=prompt, load=load)
         shared, apart = (maximum(prefill_slowdown * x, launches) for x in (prompt, own))
         own_step = where(disaggregated > 0, step + apart, others * (1.5 * step + shared + met) + (1.0 - others) * apart)
-        held, company = batching_delay(
+        held, besides = batching_delay(
             poll, gather, gather_tokens, step=step, rate=cached / (answer + prompt), decoding=decoding,
             input_len=input_len, joint=PASS / input_len,
         )  # fmt: skip
         # nobody holds back a request alone: there are no steps of others to wait for
-        held = where(disaggregated > 0, 0.0, others * (held + company * each))
+        held = where(disaggregated > 0, 0.0, others * (held + besides * each))
         first = latency + own_step + queue + transfer + held
         decoding = cached * answer / (answer + first)
     tpot = answer / (steps * accepted)
