@@ -1,6 +1,5 @@
 """A measured machine as a catalogue entry: the file that ``mlsysim bench-device`` and the page of chapter 1 write alike."""
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -8,6 +7,7 @@ from mlsysim import units
 from mlsysim.catalog import Device
 from mlsysim.catalog.sourced import Sourced
 from mlsysim.evidence.measuring.measured import Measured
+from mlsysim.runs.reports import toml_text
 
 _LONGEST = 60  # characters of an entry's name
 
@@ -51,14 +51,9 @@ def toml(*devices: Device) -> str:
     """Measured entries as a file of the catalogue, which ``catalog.add`` and ``--catalog`` take."""
     lines = []
     for d in devices:
-        lines += ["", f"[devices.{_text(d.name)}]", f"kind = {_text(d.kind)}", f"notes = {_text(d.notes)}"]
+        lines += ["", f"[devices.{toml_text(d.name)}]", f"kind = {toml_text(d.kind)}", f"notes = {toml_text(d.notes)}"]
         lines += [
-            f"{name} = {{ value = {_text(f'{f.value:.6g} {f.unit}')}, source = {_text(f.source)}, where = {_text(f.where)} }}"
+            f"{name} = {{ value = {toml_text(f'{f.value:.6g} {f.unit}')}, source = {toml_text(f.source)}, where = {toml_text(f.where)} }}"
             for name, f in d.fields.items()
         ]
     return "\n".join(lines[1:]) + "\n"
-
-
-def _text(text: str) -> str:
-    """A basic string of TOML, which is one of JSON but for a character that nobody sees."""
-    return json.dumps(text.replace("\x7f", ""), ensure_ascii=False)
