@@ -38,6 +38,7 @@ COMMANDS = {
     "frontier": "throughput per device against tokens per second of a user, over every way to serve a model",
     "compare": "a run of another tool beside its prediction, term by term: what explains the gap, and what to measure next",
     "report": "the same as a file to complete and to send in; nothing is sent",
+    "link": "an answer of serve, train or memory as a link: the question, the answer and the version that gave it",
     "calibrate": "fit a calibration of the simulator to a measured trace (fidelity level Tier 1)",
     "bench-device": "measure bandwidth by access pattern, matrix products and attention on this device (fidelity level Tier 2)",
     "sweep": "a solver over every combination of lists and ranges, as CSV or JSON",

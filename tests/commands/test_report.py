@@ -2,12 +2,16 @@
 
 import json
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 from test_runs import BENCH
 
+import mlsysim
 from mlsysim import runs
 from mlsysim.cli import main
+from mlsysim.course import sizing
+from mlsysim.course.sizing import showing
 from mlsysim.errors import InputError
 from mlsysim.evidence.rows import row_table
 from mlsysim.runs.reports import ASKED, read_report
@@ -99,3 +103,20 @@ def test_the_check_refuses_what_cannot_be_and_what_is_there(
     same = same.replace("value = 0.01\n", f"value = {there['measured_tpot_s']!r}\n", 1)
     check_report.check(str(put(tmp_path, same)))
     assert f"ships already: serving_tpot, {there['id']}" in capsys.readouterr().out
+
+
+def test_a_link_of_the_command_line_is_read_by_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["link", "memory", "--serve", "--model", "Llama-3.1-8B", "--device", "H100", "--max-model-len=8192"]) == 0
+    page, _, query = capsys.readouterr().out.strip().partition("#size?")
+    form = dict(parse_qsl(query))
+    said, version = form.pop("said"), form.pop("version")
+    assert (page, version) == ("book/size-it.html", mlsysim.__version__)
+    assert form == {"task": "fits", "model": "Llama-3.1-8B", "device": "H100", "max_model_len": "8192"}
+    assert said == showing.heard(sizing.size(form))
+    for words, told in (
+        (["serve", "--model", "Llama-3.1-8B", "--device", "H100", "--engine", "x"], "engine"),
+        (["plan", "--model", "X"], "takes the words of a call"),
+        (["serve", "--explain", "--model", "X"], "--explain has no value"),
+    ):
+        assert main(["link", *words]) == 2
+        assert told in capsys.readouterr().err
