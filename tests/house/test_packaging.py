@@ -65,3 +65,23 @@ def test_the_page_for_packagers_names_what_is_there() -> None:
     assert set(re.findall(r"`(\w+)`", row)) == set(extras)
     folders = re.search(r'"\s(tests/.*)$', page, re.M)
     assert folders and all((ROOT / folder).is_dir() for folder in folders[1].split())
+
+
+def test_the_readme_s_answer_is_renewed_with_its_numbers() -> None:
+    import fit_all
+
+    before = "a\n<!-- answer -->\n```text\n$ mlsysim roofline --device H100 --flops 1e12 --bytes 1e9\nold\n```\n<!-- end of answer -->\nb\n"
+    after = fit_all.readme(before)
+    assert "old" not in after
+    assert "H100-SXM5-80GB, bf16: compute-bound\n" in after
+    assert after.startswith("a\n<!-- answer -->") and after.endswith("```\n<!-- end of answer -->\nb\n")
+
+
+def test_the_readme_answers_as_the_library_does() -> None:
+    import fit_all
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for block, command in re.findall(r"(<!-- answer -->\n```text\n\$ mlsysim ([^\n]*)\n.*?<!-- end)", text, re.S):
+        first, _, rest = fit_all._answer(command).partition("simulated:")  # plays are shorter in tests
+        assert block.partition("\n$ mlsysim ")[2].partition("\n")[2].startswith(first)
+        assert rest.partition("nearest")[2].strip() in block
