@@ -208,7 +208,7 @@ SOLVERS: Mapping[str, Swept] = {
         _serve,
         ("ttft_s", "itl_s", "e2e_s", *_RANGE, "tokens_per_s", "memory_bytes", "fits"),
         serve,
-        leave="slo rate price pue inter_bandwidth length_variation hit_rate shared_len traffic turns added_len pause server experts head routing",
+        leave="slo rate price pue inter_bandwidth length_variation hit_rate shared_len traffic turns added_len pause server experts head routing measured",
         required="model device input_len output_len",
         unknown=_RANGE[1:],
     ),
