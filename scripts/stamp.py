@@ -83,7 +83,12 @@ def listed(text: str, to: Addresses) -> str:
     """pyproject.toml with the addresses that an index shows; a second time changes nothing."""
     text = re.sub(r"^\[project\.urls\]\n(?:\w+ = .*\n)+\n", "", text, flags=re.M)
     code = f"https://github.com/{to.repository}"
-    urls = {"Homepage": to.site, "Source": code, "Changelog": f"{code}/blob/main/CHANGELOG.md", "Issues": f"{code}/issues"}
+    urls = {
+        "Homepage": to.site,
+        "Source": code,
+        "Changelog": f"{code}/blob/main/CHANGELOG.md",
+        "Issues": f"{code}/issues",
+    }
     table = "[project.urls]\n" + "".join(f'{name} = "{url}"\n' for name, url in urls.items())
     return text.replace("[project.scripts]", f"{table}\n[project.scripts]", 1)
 

@@ -27,7 +27,9 @@ def _form(words: list[str]) -> dict[str, str]:
         if not equals:
             value = rest.pop(0) if rest and not rest[0].startswith("--") else ""
         if not value:
-            raise InputError(f"link: {option[:40]} has no value, and the page has no field for such an option; leave it out")
+            raise InputError(
+                f"link: {option[:40]} has no value, and the page has no field for such an option; leave it out"
+            )
         form[option[2:].replace("-", "_")] = value
     if node := form.pop("node", ""):
         form["device"] = f"{form.pop('nodes', '1')} x {node}"
@@ -54,5 +56,7 @@ def add(commands: Commands) -> None:
         "that gave it, and stands on the book's site; whoever opens it sees the job worked out again, and what changed since. An option "
         "that the page has no field for is refused.",
     )
-    p.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND ...", help="the call, from the command's name on")
+    p.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="COMMAND ...", help="the call, from the command's name on"
+    )
     p.set_defaults(run=_link)

@@ -49,7 +49,8 @@ def shown(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     InputError
         A rate that is none, or another kind.
     """
-    texts, devices = [], []
+    texts: list[str] = []
+    devices: list[catalog.Device] = []
     for run in runs[:2]:
         if run.get("kind") not in _KINDS:
             raise InputError(f"kind = {run.get('kind')!r:.30} must be one of {', '.join(_KINDS)}")
@@ -85,5 +86,8 @@ def shown(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             f"32 bits, takes {units.format(read, 's', 3)} ({units.format(beside, 's', 3)} on an H100 by its datasheet), and the arithmetic of "
             f"{max(1, int(read / per_row))} tokens takes as long. {escape(notes)}</p>"
         )
-    chart = roofline_chart([(device, _PRECISION, 1.0, 1.0) for device in (*devices, BESIDE)])
-    return {"html": f'<figure class="live-figure">{chart.svg()}</figure>' + "".join(texts), "toml": machines.toml(*devices)}
+    chart = roofline_chart([(device, _PRECISION, 1.0, 1.0) for device in (*devices, catalog.device(BESIDE))])
+    return {
+        "html": f'<figure class="live-figure">{chart.svg()}</figure>' + "".join(texts),
+        "toml": machines.toml(*devices),
+    }

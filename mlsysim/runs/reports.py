@@ -125,7 +125,9 @@ def read_report(path: str | Path) -> Report:
         if not isinstance(one, dict) or not {"name", "value"} <= set(one) <= {
             "name", "value", "noise", "statistic", "where", "at", "predicted",
         }:  # fmt: skip
-            raise InputError(f"{file}, {where} must have name and value, and may have noise, statistic, where, at, predicted")
+            raise InputError(
+                f"{file}, {where} must have name and value, and may have noise, statistic, where, at, predicted"
+            )
         if _text(one, "name", where) not in QUANTITIES:
             raise InputError(f"{file}, {where}: {unknown_name('name', one['name'], QUANTITIES)}")
         noise = positive(file, f"{where}, noise", one["noise"]) if one.get("noise", 0) != 0 else 0.0

@@ -9,8 +9,8 @@ from .engine import ROOT
 
 sys.path.insert(0, str(ROOT))  # `book` is a folder of this repository, not an installed package
 
-from book._preview.config import Page, Problems, read_book  # noqa: E402
-from book._preview.source import Build, expand  # noqa: E402
+from book._preview.config import Page, Problems, read_book
+from book._preview.source import Build, expand
 
 _PRINTED = re.compile(r'\[([^\]\n]*)\]\{\.printed var="[\w.-]+"\}')
 _FIGURE = re.compile(r'!\[\]\([^)]*\)\{fig-alt="((?:[^"\\]|\\.)*)"\}')

@@ -38,10 +38,18 @@ def row_of(report: Report, asked: Mapping[str, Any], row: Row) -> tuple[str, dic
     for name, find in (("model", catalog.model), ("device", catalog.device)):
         if name in known:
             known[name] = find(known[name]).name
-    known |= {columns[row.figure.name]: row.figure.value, "source": report.sent["source"], "where": row.figure.where, "read": "primary"}
+    known |= {
+        columns[row.figure.name]: row.figure.value,
+        "source": report.sent["source"],
+        "where": row.figure.where,
+        "read": "primary",
+    }
     known |= {"phase": PHASES[row.figure.name]} if row.figure.name in PHASES else {}
     known |= {"statistic": row.figure.statistic, "backend": report.run.tool, "framework": report.run.tool}
-    known |= {"backend_version": report.sent["tool_version"], "note": f"{report.sent['conditions']}; sent by {report.sent['sender']}, {report.day}"}
+    known |= {
+        "backend_version": report.sent["tool_version"],
+        "note": f"{report.sent['conditions']}; sent by {report.sent['sender']}, {report.day}",
+    }
     return table, {name: known.get(name, "") for name in next(iter(row_table(table)))}
 
 
@@ -78,13 +86,17 @@ def check(path: str) -> int:
         print(f"{path}: REFUSED: {error}")
         return 1
     then = dict(zip(map(id, report.run.figures), report.predicted, strict=True))
-    refused, rows = 0, {}
-    print(f"{path}: {report.run.tool}, {report.run.kind}; sent by {report.sent['sender']}, {report.day}, version {report.version}")
+    refused, rows = 0, dict[Any, dict[str, Any]]()
+    print(
+        f"{path}: {report.run.tool}, {report.run.kind}; sent by {report.sent['sender']}, {report.day}, version {report.version}"
+    )
     for row in found.rows:
         before = then[id(row.figure)]
         told = "" if before is None else f" (was {before:.4g})"
         within = "no range" if row.ends is None else "within its range" if row.inside else "OUTSIDE its range"
-        print(f"{row.figure.words}: measured {row.figure.value:.4g}, predicted {row.predicted.value:.4g}{told}, log error {row.error:+.3f}, {within}")
+        print(
+            f"{row.figure.words}: measured {row.figure.value:.4g}, predicted {row.predicted.value:.4g}{told}, log error {row.error:+.3f}, {within}"
+        )
         if why := refusal(report, found.asked, row):
             refused += 1
             print(f"  REFUSED: {why}")

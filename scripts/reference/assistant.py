@@ -18,8 +18,16 @@ QUESTIONS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
         "serve",
         {"model": "Llama-3.1-70B", "device": "H200", "rate": 4, "ttft": "2 s"},
     ),
-    ("And on our H20, what would that cost?", "serve", {"model": "Llama-3.1-70B", "device": "H20", "rate": 4, "ttft": "2 s"}),
-    ("Then on H900, which come next year?", "serve", {"model": "Llama-3.1-70B", "device": "H900", "rate": 4, "ttft": "2 s"}),
+    (
+        "And on our H20, what would that cost?",
+        "serve",
+        {"model": "Llama-3.1-70B", "device": "H20", "rate": 4, "ttft": "2 s"},
+    ),
+    (
+        "Then on H900, which come next year?",
+        "serve",
+        {"model": "Llama-3.1-70B", "device": "H900", "rate": 4, "ttft": "2 s"},
+    ),
 )
 # What the library says where it does not know, and what an assistant makes of it.
 UNKNOWN: Mapping[str, str] = {
@@ -63,6 +71,15 @@ def text() -> str:
     for (question, tool, given), (said, refused) in zip(QUESTIONS, asyncio.run(_asked()), strict=True):
         shown = said.split("\n")
         more = [f"... and {len(shown) - _MOST} more lines"] if len(shown) > _MOST else []
-        lines += [f"**Person.** {question}\n", "```text", f"{tool} {json.dumps(given)}", "", *shown[:_MOST], *more, "```", ""]
+        lines += [
+            f"**Person.** {question}\n",
+            "```text",
+            f"{tool} {json.dumps(given)}",
+            "",
+            *shown[:_MOST],
+            *more,
+            "```",
+            "",
+        ]
         lines.append(f"**Assistant.** {reply(said, refused)}\n")
     return "\n".join(lines)

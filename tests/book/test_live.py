@@ -328,8 +328,14 @@ def test_every_page_is_there_as_markdown_and_listed(tmp_path: Path) -> None:
     for name in listed:
         text = (tmp_path / name).read_text(encoding="utf-8")
         prose = re.sub(r"^(`{3,}).*?^\1|`[^`\n]*`", "", text, flags=re.S | re.M)
-        assert "{{<" not in prose and ".printed var" not in prose and not re.search(r"^:::|<svg|\.qmd[)#]", prose, re.M), name
+        assert (
+            "{{<" not in prose and ".printed var" not in prose and not re.search(r"^:::|<svg|\.qmd[)#]", prose, re.M)
+        ), name
     chapter = (tmp_path / "book" / "01-iron-law.md").read_text(encoding="utf-8")
-    weights = next(v for k, v in yaml.safe_load((ROOT / "_variables.yml").read_text("utf-8"))["iron"]["toy"].items() if k == "weights")
+    weights = next(
+        v
+        for k, v in yaml.safe_load((ROOT / "_variables.yml").read_text("utf-8"))["iron"]["toy"].items()
+        if k == "weights"
+    )
     assert f"Its weights are {weights} in 16 bits" in chapter
     assert "[tbl-efficiency]" in chapter and "| A100" in chapter  # a table of the notebook, with its label

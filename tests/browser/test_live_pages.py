@@ -111,7 +111,9 @@ def test_a_position_can_be_shared_and_reset(live_site, page):
     root = page.locator("[data-live-view=view_roofline]")
     assert root.locator("[data-slider=efficiency]").get_attribute("aria-valuetext") in ("0.5", "50.0 %")
     assert root.locator("[data-slider=device]").input_value() == "A100-SXM4-80GB"
-    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # then the page says what it would copy
+    page.evaluate(
+        "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+    )  # then the page says what it would copy
     root.locator(".live-share").click()
     link = root.locator(".live-said").inner_text().partition(": ")[2]
     assert f"&version={__version__}" in link

@@ -80,11 +80,16 @@ def test_an_address_a_command_a_config_and_an_error(live_site: str, page: Any, w
     assert page.locator(".size-first strong").first.inner_text() == sizing.size(form)["first"][0]["text"]
     heard = showing.heard(sizing.size(form))
     assert page.locator("#size-said").inner_text() == ""  # the link made no claim
-    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # then the page says what it would copy
+    page.evaluate(
+        "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+    )  # then the page says what it would copy
     page.locator(".size-share").click()
     link = page.locator("#size-said").inner_text().partition(": ")[2]
     assert parse_qs(link.partition("#size?")[2])["said"] == [heard]
-    for claim, told in ((link, "So says the link too"), (link.replace("said=Does", "said=Dose"), "The link says, with version")):
+    for claim, told in (
+        (link, "So says the link too"),
+        (link.replace("said=Does", "said=Dose"), "The link says, with version"),
+    ):
         page.goto("about:blank")
         page.goto(claim)
         page.wait_for_function(RESTS)

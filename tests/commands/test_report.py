@@ -106,7 +106,9 @@ def test_the_check_refuses_what_cannot_be_and_what_is_there(
 
 
 def test_a_link_of_the_command_line_is_read_by_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["link", "memory", "--serve", "--model", "Llama-3.1-8B", "--device", "H100", "--max-model-len=8192"]) == 0
+    assert (
+        main(["link", "memory", "--serve", "--model", "Llama-3.1-8B", "--device", "H100", "--max-model-len=8192"]) == 0
+    )
     page, _, query = capsys.readouterr().out.strip().partition("#size?")
     form = dict(parse_qsl(query))
     said, version = form.pop("said"), form.pop("version")

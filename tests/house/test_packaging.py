@@ -55,7 +55,11 @@ def test_the_citation_the_deposit_and_the_metadata_agree() -> None:
     assert cite["version"] == mlsysim.__version__
     assert (deposit["title"], deposit["description"]) == (cite["title"], cite["abstract"])
     assert deposit["keywords"] == cite["keywords"] == project["keywords"][: len(cite["keywords"])]
-    assert [a["name"] for a in cite["authors"]] == [c["name"] for c in deposit["creators"]] == [a["name"] for a in project["authors"]]
+    assert (
+        [a["name"] for a in cite["authors"]]
+        == [c["name"] for c in deposit["creators"]]
+        == [a["name"] for a in project["authors"]]
+    )
 
 
 def test_the_page_for_packagers_names_what_is_there() -> None:

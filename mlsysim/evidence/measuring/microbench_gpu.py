@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.errors import InputError
-from mlsysim.evidence.measuring.microbench import CACHES, FULL, MIXED_BLOCK, QUICK, SHARES
 from mlsysim.evidence.measuring.measured import Measured
+from mlsysim.evidence.measuring.microbench import CACHES, FULL, MIXED_BLOCK, QUICK, SHARES
 from mlsysim.evidence.measuring.profiles import Point, Profile
 from mlsysim.evidence.measuring.rounds import BLOCKS, ROWS, Effort
 
