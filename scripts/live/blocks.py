@@ -64,13 +64,12 @@ def _control(view: str, name: str, slider: Mapping[str, Any], text: str) -> str:
 
 
 def machine() -> str:
-    """The place where a page measures the reader's own machine; in print, and without JavaScript, what would be measured."""
+    """The place where a page measures the reader's own machine; print has none."""
     return (
         '<section class="live-view" id="machine" data-machine data-state="static" aria-label="Your own machine on the roofline">'
         '<p class="live-title">Your own machine on the roofline</p>'
         "<p>A copy, a triad and a product run here: in WebAssembly on one thread of your processor and, where the browser has it, in WebGPU. "
-        "It takes half a minute, and nothing leaves your browser. Where there is no browser, <code>mlsysim bench-device -o machine.toml</code> "
-        "measures the same and writes the same file.</p>"
+        "It takes half a minute, and nothing leaves your browser.</p>"
         '<div class="live-bar"><button type="button" class="live-button">Measure this machine</button>'
         '<button type="button" class="live-button" hidden>Download it for the catalogue</button></div>'
         '<div class="live-shown"></div><noscript><p>Measuring needs JavaScript.</p></noscript><p class="live-said" role="status"></p></section>'

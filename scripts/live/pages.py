@@ -218,7 +218,7 @@ def _page(
         text = told(text, names, up)
         known["equations"] = {label: [up + href, names.get(label, label)] for label, href in numbers.places().items()}
     moving = _moving(text, up)
-    if not found and not keys and not guests and not sized:
+    if not (found or keys or guests or sized or measured):
         page.write_text(moving, encoding="utf-8")
         return {}
     text = moving
@@ -267,7 +267,7 @@ def filled(slug: str, text: str) -> str:
     """A chapter's HTML with its views, listings and questions in it, for print: no script, no data."""
     if SIZING.search(text):
         return SIZING.sub(lambda _: showing.printed(), text)
-    text, _ = _guests(slug, MACHINE.sub(lambda _: blocks.machine(), text))
+    text, _ = _guests(slug, text)
     if slug not in slugs():
         return told(text, {}, "book/" if slug == "index" else "")
     found, counts = made(slug), {"views": 0, "listings": 0}

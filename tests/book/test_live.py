@@ -339,3 +339,14 @@ def test_every_page_is_there_as_markdown_and_listed(tmp_path: Path) -> None:
     )
     assert f"Its weights are {weights} in 16 bits" in chapter
     assert "[tbl-efficiency]" in chapter and "| A100" in chapter  # a table of the notebook, with its label
+
+
+def test_the_place_that_measures_a_machine_has_its_script(tmp_path: Path) -> None:
+    (tmp_path / "book").mkdir()
+    page = tmp_path / "book" / "any.html"
+    page.write_text('<head></head><div class="live-here" data-machine="roofline">\n</div>', encoding="utf-8")
+    pages._page(tmp_path, page, None, None, {})
+    made = page.read_text(encoding="utf-8")
+    assert made.count("Measure this machine") == 1
+    assert all(f'src="assets/{name}.js"' in made for name in ("live", "machine"))
+    assert "Measure this machine" not in pages.filled("any", '<div class="live-here" data-machine="roofline"></div>')
