@@ -50,7 +50,7 @@ async function link(where) { // equations by their places in the book
   for (const cell of where.querySelectorAll("td")) if (known[cell.textContent]) cell.replaceChildren(Object.assign(document.createElement("a"), { href: known[cell.textContent], textContent: cell.textContent }));
 }
 
-function address(values) {
+function address({ measured, ...values }) { // a run stays here
   const hash = `#size?${new URLSearchParams(values)}`;
   if (hash.length > MOST_ADDRESS) return false;
   history.replaceState(null, "", hash);
@@ -147,11 +147,13 @@ async function readCommand() {
   } catch (error) { told.textContent = error.message; }
 }
 
-async function takeFile(file) {
+async function takeFile(file, name) {
   if (!file) return;
-  if (file.size > MOST_FILE) { complain("config", `${file.name} has ${file.size} bytes; a config.json has at most ${MOST_FILE}`); return; }
-  form.elements.config.value = await file.text();
-  root.querySelector(".size-config").open = true;
+  const text = file.size > MOST_FILE ? "" : await file.text();
+  name ??= text.includes('"model_type"') ? "config" : "measured"; // of one that was dropped
+  if (!text) { complain(name, `${file.name} has ${file.size} bytes; a file has 1 to ${MOST_FILE} here`); return; }
+  form.elements[name].value = text;
+  form.elements[name].closest("details").open = true;
   size();
 }
 
@@ -160,10 +162,11 @@ form.addEventListener("focusin", () => window.mlsysimLive.engine().catch(() => {
 form.elements.task.addEventListener("change", relevant);
 form.addEventListener("input", () => root.classList.toggle("size-stale", Boolean(last)));
 root.querySelector(".size-read").addEventListener("click", readCommand);
-root.querySelector("#size-file").addEventListener("change", (event) => takeFile(event.target.files[0]));
+root.querySelector("#size-file").addEventListener("change", (event) => takeFile(event.target.files[0], "config"));
+root.querySelector("#size-run").addEventListener("change", (event) => takeFile(event.target.files[0], "measured"));
 for (const kind of root.querySelectorAll("[data-export]")) kind.addEventListener("click", () => take(kind.dataset.export));
 root.querySelector(".size-share").addEventListener("click", async () => {
-  const values = texts(), known = JSON.stringify(values) === JSON.stringify(last);
+  const values = texts(), known = !values.measured && JSON.stringify(values) === JSON.stringify(last);
   if (!address(values)) { tell("This config is too long for an address: send the file along.", true); return; }
   const link = known ? window.mlsysimLive.claim(location.hash.slice(1), root.querySelector(".live-heard").textContent) : location.href;
   try { await navigator.clipboard.writeText(link); tell(`The address of this job is copied${known ? ", with its answer and the version that gives it" : ""}.`); } catch { tell(`The address of this job: ${link}`); }

@@ -54,11 +54,22 @@ def read_run(path: str | Path) -> Measured:
         raise InputError(
             f"{path.name}, line {line}: not UTF-8 at byte {error.start}; give the file as the tool wrote it"
         ) from error
-    doc = Document(path.name, text)
+    return parse_run(text, path.name)
+
+
+def parse_run(text: str, name: str) -> Measured:
+    """The same of a text that is here already; ``name`` is for errors.
+
+    Raises
+    ------
+    InputError
+        A text of no format that we read, or damaged.
+    """
+    doc = Document(name, text)
     for _, known, read in _READERS:
         if known(doc):
             return read(doc)
-    raise InputError(f"{path.name}: of no format that we read; those are {'; '.join(FORMATS)}")
+    raise InputError(f"{name}: of no format that we read; those are {'; '.join(FORMATS)}")
 
 
 def _unpacked(name: str, data: bytes) -> bytes:

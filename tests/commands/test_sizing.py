@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_runs import BENCH
 
 import mlsysim
 from mlsysim import catalog, energy, memory
@@ -466,3 +467,22 @@ def test_a_prefix_counts_on_the_page_as_in_the_function() -> None:
         asked = {"rate": 40, "input_len": 6000, "output_len": 700, "slo": mlsysim.SLO(itl=0.03)}
         assert found.question == mlsysim.serve("gpt-oss-120B", "B200", **asked, **given).question
     assert "shared_len" in sizing.size(form | {"shared_len": "6000"})["error"]
+
+
+def test_a_run_of_the_reader_s_own_moves_the_answer_and_both_are_shown(tmp_path: Path) -> None:
+    run = tmp_path / "r.json"
+    run.write_text(json.dumps(BENCH), encoding="utf-8")
+    form = {"model": "Llama-3.1-8B", "device": "H100", "rate": "4"}
+    found = sizing.size(form | {"measured": run.read_text(encoding="utf-8")})
+    here = mlsysim.serve("Llama-3.1-8B", "H100", rate=4.0, measured=run)
+    assert found["answer"]["speed"] == pytest.approx(here.load.itl)
+    assert (
+        found["answer"]["speed"] > 1.1 * sizing.size(form)["answer"]["speed"]
+    )  # it was measured slower than predicted
+    assert here.without is not None and f"Without it: {here.without.first_line}" in found["lines"]
+    assert "measured='the file of your run'" in found["code"]
+    wrong = sizing.size(form | {"measured": '{"backend": "vllm", "duration": "x"}'})
+    assert wrong["field"] == "measured" and "your run" in wrong["error"]
+    assert (
+        sizing.size({"task": "fits", "model": "Llama-3.1-8B", "device": "H100", "measured": "x"})["field"] == "measured"
+    )

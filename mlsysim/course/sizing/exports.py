@@ -10,10 +10,11 @@ from typing import Any
 import mlsysim
 from mlsysim.api.targets import SLO
 from mlsysim.course.sizing.answers import Sized, sized
-from mlsysim.course.sizing.fields import FieldError
+from mlsysim.course.sizing.fields import FILES, FieldError
 from mlsysim.errors import InputError, MlsysimError
 from mlsysim.parallelism import Plan
 from mlsysim.results import plain
+from mlsysim.runs import Measured
 
 KINDS = {"json": "application/json", "csv": "text/csv", "ipynb": "application/x-ipynb+json"}
 _PLAN = ("tp", "pp", "cp", "dp", "ep", "virtual_stages", "micro_batch", "sharding", "recompute")
@@ -32,7 +33,7 @@ def _written(value: Any) -> str:
         plain_ = Plan()
         said = [f"{n}={getattr(value, n)!r}" for n in _PLAN if getattr(value, n) != getattr(plain_, n)]
         return f"Plan({', '.join(said)})"
-    return repr(value)
+    return repr("the file of your run" if isinstance(value, Measured) else value)
 
 
 def code(s: Sized) -> str:
@@ -104,7 +105,7 @@ def _csv(s: Sized) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("name", "label", "value", "unit", "text"))
     for name, text in s.job.texts.items():
-        if name != "config":
+        if name not in FILES:
             writer.writerow(map(_cell, (f"asked.{name}", "", text, "", "")))
     for row in (s.fits, s.speed, s.cost, *s.rows):
         value = "" if row.value is None else repr(row.value) if isinstance(row.value, float) else row.value

@@ -9,7 +9,7 @@ from mlsysim import catalog
 from mlsysim.course.readings import listed
 from mlsysim.course.sizing.answers import compared
 from mlsysim.course.sizing.exports import size
-from mlsysim.course.sizing.fields import FIELDS, MOST_TEXT, TASKS, Field
+from mlsysim.course.sizing.fields import FIELDS, FILES, MOST_TEXT, TASKS, Field
 from mlsysim.course.sizing.pictures import of_compared
 from mlsysim.errors import InputError
 
@@ -130,7 +130,7 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
     found = size(example)
     if "error" in found:
         raise InputError(f"sizing: the worked example has no answer: {found['error']}")
-    main = "".join(_control(f, example.get(f.name, "")) for f in FIELDS.values() if not f.fold and f.name != "config")
+    main = "".join(_control(f, example.get(f.name, "")) for f in FIELDS.values() if not f.fold and f.name not in FILES)
     folded = "".join(_control(f, example.get(f.name, "")) for f in FIELDS.values() if f.fold)
     lists = (
         _datalist("size-models", list(catalog.models()))
@@ -149,6 +149,10 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
         '<label for="size-config">The text of a model\'s <code>config.json</code>; drop the file here, or paste it</label>'
         '<textarea id="size-config" name="config" data-tasks="serve fits train" rows="5" spellcheck="false"></textarea>'
         '<label for="size-file">Or choose the file</label><input type="file" id="size-file" accept=".json,application/json"></details>'
+        '<details class="size-fold"><summary>Move the answer by a run of yours</summary>'
+        "<label for=\"size-measured\">What vLLM's, SGLang's or another benchmark wrote, or the log of your training; it stays in this browser</label>"
+        '<textarea id="size-measured" name="measured" data-tasks="serve train" rows="5" spellcheck="false"></textarea>'
+        '<label for="size-run">Or choose the file</label><input type="file" id="size-run"></details>'
     )
     exports = "".join(
         f'<button type="button" class="live-button" data-export="{kind}">{text}</button>'
