@@ -22,7 +22,7 @@ import chapter_numbers
 import make_reference
 import yaml
 from chapter_numbers import whole
-from reference import pages, sheet, surface, tools
+from reference import assistant, pages, sheet, surface, tools
 
 import mlsysim
 from mlsysim import catalog, flops, units
@@ -452,6 +452,7 @@ def texts() -> dict[str, str]:
         "book/assets/journey.svg": lambda: pictures.journey().svg() + "\n",
         "book/_glossary.qmd": lambda: HEADER + book_glossary.text(),
         "book/_cheatsheet.qmd": lambda: HEADER + sheet.text(make_reference.latex_by_label()),
+        "book/_assistant.qmd": lambda: HEADER + assistant.text(),
         "book/_tools.qmd": lambda: HEADER + tools.text(),
         "book/_scoreboard.qmd": lambda: HEADER + book_scoreboard.text(),
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from live import engine, pages, search
+from live import engine, pages, plain, search
 from live.engine import ROOT
 from live.extract import kept, read, searches
 
@@ -61,6 +61,7 @@ def main() -> None:
         pages.engine_of(asked.site),
         [asked.only] if asked.only else None,
     )
+    counts["pages as Markdown"] = plain.put(asked.site.resolve())
     if (asked.site / "site_preview").is_dir():
         counts["sections to search"] = search.put(asked.site.resolve())
     print(f"live: {', '.join(f'{n} {kind}' for kind, n in counts.items())} in {time.perf_counter() - start:.0f} s")

@@ -8,7 +8,8 @@ which says for which series of versions it was written.
 
 In pages, ``OWNER/REPOSITORY`` becomes the repository (until then a stylesheet hides the Colab links) and
 ``https://OWNER.github.io/REPOSITORY`` the site. In notebooks, the install cell takes the distribution from that repository
-until it is on the package index. A citation file gets the repository, the site and, where there is one, the DOI. A
+until it is on the package index. A citation file gets the repository, the site and, where there is one, the DOI, and
+``pyproject.toml`` the addresses that an index shows. A
 repository given here wins over the one in pyproject, so that a fork stamps its own.
 """
 
@@ -78,6 +79,20 @@ def cite(text: str, to: Addresses) -> str:
     return text
 
 
+def listed(text: str, to: Addresses) -> str:
+    """pyproject.toml with the addresses that an index shows; a second time changes nothing."""
+    text = re.sub(r"^\[project\.urls\]\n(?:\w+ = .*\n)+\n", "", text, flags=re.M)
+    code = f"https://github.com/{to.repository}"
+    urls = {
+        "Homepage": to.site,
+        "Source": code,
+        "Changelog": f"{code}/blob/main/CHANGELOG.md",
+        "Issues": f"{code}/issues",
+    }
+    table = "[project.urls]\n" + "".join(f'{name} = "{url}"\n' for name, url in urls.items())
+    return text.replace("[project.scripts]", f"{table}\n[project.scripts]", 1)
+
+
 def series(version: str) -> str:
     """The part of a version within which nothing public changes its name.
 
@@ -143,7 +158,10 @@ def main(arguments: list[str]) -> int:
         )
         for path in sorted(files):
             before = path.read_text(encoding="utf-8")
-            after = cite(before, to) if path.suffix == ".cff" else stamp(before, to, path.suffix == ".ipynb")
+            if path.name == "pyproject.toml":
+                after = listed(before, to)
+            else:
+                after = cite(before, to) if path.suffix == ".cff" else stamp(before, to, path.suffix == ".ipynb")
             if after != before:
                 path.write_text(after, encoding="utf-8")
                 changed += 1

@@ -101,6 +101,13 @@ function plain(html) {
 }
 const remembered = (kept) => Object.fromEntries(Object.entries(kept ?? {}).filter(([, a]) => typeof a?.text === "string").map(
   ([id, a]) => [id, { text: a.text, correct: a.correct === true, wrong: Number.isInteger(a.wrong) ? a.wrong : 0, points: Number(a.points) || 0 }]));
+// A link that can be challenged: inputs, what stood there, and the version that said it. Whoever opens it sees whether that still holds.
+const MOST_SAID = 1000;
+const claim = (hash, text) => `${location.href.split("#")[0]}#${hash}${hash.endsWith("?") ? "" : "&"}${new URLSearchParams({ said: text.slice(0, MOST_SAID), version: tag.dataset.version.split("-")[0] })}`;
+function claimed(query, now) {
+  const text = query?.get("said")?.slice(0, MOST_SAID), version = String(query?.get("version") ?? "").slice(0, 40) || "of no name";
+  return !text ? "" : text === now.slice(0, MOST_SAID) ? `So says the link too (version ${version}).` : `The link says, with version ${version}: ${text}. This is version ${tag.dataset.version.split("-")[0]}.`;
+}
 function said(root, text, isError = false) {
   const line = root.querySelector(":scope > .live-said");
   line.textContent = text;
@@ -134,7 +141,8 @@ class View {
     root.querySelector(".live-reset")?.addEventListener("click", () => { this.set({}); history.replaceState(null, "", location.pathname + location.search); });
     root.querySelector(".live-share")?.addEventListener("click", async () => {
       this.address();
-      try { await navigator.clipboard.writeText(location.href); said(root, "The address of this position is copied."); } catch { said(root, `The address of this position: ${location.href}`); }
+      const link = claim(`${this.name}?${this.query()}`, this.summary());
+      try { await navigator.clipboard.writeText(link); said(root, "The address of this position is copied, with what stands here and the version that says it."); } catch { said(root, `The address of this position: ${link}`); }
     });
   }
 
@@ -258,15 +266,18 @@ class View {
       }));
     }
     this.root.querySelector(".note").textContent = found.note;
-    said(this.root, "");
-    const summary = found.rows.map(([label, , text]) => `${label}: ${text}`).join("; ") || shown?.textContent;
+    const summary = this.summary();
+    said(this.root, claimed(this.claim, summary));
+    this.claim = undefined;
     this.saying = setTimeout(() => { this.root.querySelector(".live-heard").textContent = summary; }, 600); // once the hand rests
   }
 
+  summary() { return [...this.list.children].map((item) => `${item.firstChild.textContent}: ${item.lastChild.textContent}`).join("; ") || (this.root.querySelector(".live-shown")?.textContent ?? ""); }
+
+  query() { return new URLSearchParams(this.moved().map((i) => [i.dataset.slider, this.value(i, i.type === "range" ? i.valueAsNumber : i.selectedIndex)])); }
+
   address() { // kept in the page's address, so that a position can be shared
-    const moved = this.moved();
-    const query = new URLSearchParams(moved.map((i) => [i.dataset.slider, this.value(i, i.type === "range" ? i.valueAsNumber : i.selectedIndex)]));
-    if (moved.length) history.replaceState(null, "", `#${this.name}?${query}`);
+    if (this.moved().length) history.replaceState(null, "", `#${this.name}?${this.query()}`);
   }
 
   fromAddress(query) {
@@ -282,6 +293,7 @@ class View {
       }
       if (at >= 0) positions[input.dataset.slider] = at;
     }
+    this.claim = query;
     this.set(positions);
     this.root.scrollIntoView({ behavior: calm.matches ? "auto" : "smooth", block: "center" });
   }
@@ -579,4 +591,4 @@ if (!keeper && isSecureContext && "serviceWorker" in navigator && location.proto
     } catch { /* not allowed here: the page works, and needs its server */ }
   }));
 }
-window.mlsysimLive = { views, listings, questions, ask, engine, starting, stopEngine }; // for a test, or a teacher's script
+window.mlsysimLive = { views, listings, questions, ask, engine, starting, stopEngine, claim, claimed }; // for a test, or a teacher's script

@@ -8,7 +8,7 @@ const fields = [...form.querySelectorAll("[name]")];
 const places = fetch(new URL(document.querySelector("script[data-live]").dataset.live, document.baseURI)).then((r) => r.json()).then((known) => known.places ?? {}, () => ({}));
 const MOST_ADDRESS = 16000, MOST_FILE = 1000000;
 const ask = (...what) => window.mlsysimLive.ask(...what);
-let asked, last;
+let asked, last, linked; // linked: the link that this job came by
 
 const counts = (field) => field.dataset.tasks.split(" ").includes(form.elements.task.value);
 const texts = () => Object.fromEntries(fields.filter((f) => counts(f) && f.value.trim()).map((f) => [f.name, f.value.trim()]));
@@ -105,7 +105,8 @@ async function size(more_ = {}) {
     last = values;
     more.hidden = values.task === "fits";
     more.open = false;
-    tell(address(values) ? "" : "This config is too long for an address: send the file along.");
+    tell(address(values) ? window.mlsysimLive.claimed(linked, found.heard) : "This config is too long for an address: send the file along.");
+    linked = undefined;
     root.dataset.state = "first"; // the numbers; pictures and reasons come behind them
     for (const part of ["beside", "behind"]) {
       const place = root.querySelector(`.size-${part}`), made = await ask(part, values);
@@ -146,10 +147,12 @@ async function readCommand() {
   } catch (error) { told.textContent = error.message; }
 }
 
-async function takeFile(file, name = "config") {
+async function takeFile(file, name) {
   if (!file) return;
-  if (file.size > MOST_FILE) { complain(name, `${file.name} has ${file.size} bytes; this page reads ${MOST_FILE} at most`); return; }
-  form.elements[name].value = await file.text();
+  const text = file.size > MOST_FILE ? "" : await file.text();
+  name ??= text.includes('"model_type"') ? "config" : "measured"; // of one that was dropped
+  if (!text) { complain(name, `${file.name} has ${file.size} bytes; a file has 1 to ${MOST_FILE} here`); return; }
+  form.elements[name].value = text;
   form.elements[name].closest("details").open = true;
   size();
 }
@@ -159,12 +162,14 @@ form.addEventListener("focusin", () => window.mlsysimLive.engine().catch(() => {
 form.elements.task.addEventListener("change", relevant);
 form.addEventListener("input", () => root.classList.toggle("size-stale", Boolean(last)));
 root.querySelector(".size-read").addEventListener("click", readCommand);
-root.querySelector("#size-file").addEventListener("change", (event) => takeFile(event.target.files[0]));
+root.querySelector("#size-file").addEventListener("change", (event) => takeFile(event.target.files[0], "config"));
 root.querySelector("#size-run").addEventListener("change", (event) => takeFile(event.target.files[0], "measured"));
 for (const kind of root.querySelectorAll("[data-export]")) kind.addEventListener("click", () => take(kind.dataset.export));
 root.querySelector(".size-share").addEventListener("click", async () => {
-  if (!address(texts())) { tell("This config is too long for an address: send the file along.", true); return; }
-  try { await navigator.clipboard.writeText(location.href); tell("The address of this job is copied."); } catch { tell(`The address of this job: ${location.href}`); }
+  const values = texts(), known = !values.measured && JSON.stringify(values) === JSON.stringify(last);
+  if (!address(values)) { tell("This config is too long for an address: send the file along.", true); return; }
+  const link = known ? window.mlsysimLive.claim(location.hash.slice(1), root.querySelector(".live-heard").textContent) : location.href;
+  try { await navigator.clipboard.writeText(link); tell(`The address of this job is copied${known ? ", with its answer and the version that gives it" : ""}.`); } catch { tell(`The address of this job: ${link}`); }
 });
 more.addEventListener("toggle", async () => {
   if (!more.open) return;
@@ -179,7 +184,8 @@ root.addEventListener("drop", (event) => { event.preventDefault(); root.classLis
 function follow() {
   const [name, query] = [location.hash.slice(1).split("?")[0], location.hash.split("?").slice(1).join("?")];
   if (name !== "size" || !query) return;
-  const given = Object.fromEntries(new URLSearchParams(query)); // written by anybody: the library refuses what is no field, or counts elsewhere
+  linked = new URLSearchParams(query);
+  const { said: _, version: __, ...given } = Object.fromEntries(linked); // written by anybody: the library refuses what is no field, or counts elsewhere
   fill(given);
   size(given);
 }

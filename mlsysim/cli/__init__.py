@@ -37,6 +37,8 @@ COMMANDS = {
     "plan": "search every parallel plan of a model on a cluster",
     "frontier": "throughput per device against tokens per second of a user, over every way to serve a model",
     "compare": "a run of another tool beside its prediction, term by term: what explains the gap, and what to measure next",
+    "report": "the same as a file to complete and to send in; nothing is sent",
+    "link": "an answer of serve, train or memory as a link: the question, the answer and the version that gave it",
     "calibrate": "fit a calibration of the simulator to a measured trace (fidelity level Tier 1)",
     "bench-device": "measure bandwidth by access pattern, matrix products and attention on this device (fidelity level Tier 2)",
     "sweep": "a solver over every combination of lists and ranges, as CSV or JSON",
@@ -120,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args = _parser(words[0] if words else "-").parse_args(words)
             _check_given(args)
-            if args.command in ("serve", "simulate", "compare"):
+            if args.command in ("serve", "simulate", "compare", "report"):
                 named = {n: f"--{n.replace('_', '-')}" for n in vars(args) if n not in ("command", "run")}
             with registry.for_now():
                 for file in args.catalog:

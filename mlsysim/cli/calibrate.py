@@ -133,10 +133,16 @@ def add(commands: Commands) -> None:
     b = commands.add_parser(
         "bench-device",
         parents=[json_option()],
-        epilog="Uses NumPy on the processor, and PyTorch on a GPU where both are there. Stop other work first; the file says "
-        "how much processor time others took.",
+        epilog="Uses NumPy on the processor, and PyTorch on a GPU where both are there, by CUDA or ROCm (never tried: no such device "
+        "was at hand). Stop other work first; the file says how much processor time others took.",
     )
-    b.add_argument("-o", "--output", required=True, metavar="FILE.json", help="where the profile goes")
+    b.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="where the profile goes, as JSON; where its name ends in .toml, the device as an entry for --catalog",
+    )
     b.add_argument("--quick", action="store_true", help="seconds instead of a minute or two")
     b.add_argument("--threads", type=int, default=1, help="of the processor (default: 1)")
     b.add_argument(

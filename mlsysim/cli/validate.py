@@ -104,6 +104,7 @@ def _validate(args: argparse.Namespace) -> None:
                 "--points prints a table; leave out --json (evidence.scoring.own_points.shipped() has its numbers)"
             )
         print(own_points.table_of())
+        print(own_points.regret_told())
         return
     if args.decisions:
         from mlsysim.evidence.scoring import decisions

@@ -14,7 +14,7 @@ from io import StringIO
 from types import MappingProxyType
 from typing import Any
 
-from mlsysim.course import exercises, sizing
+from mlsysim.course import exercises, machine, sizing
 from mlsysim.course.exercises.routes import route
 from mlsysim.course.readings import Reading
 from mlsysim.course.sizing import answers, exports, showing
@@ -437,6 +437,10 @@ class Page:
         """What would change that answer."""
         return exports.asked(lambda f: {"html": showing.listing(answers.changes(f))}, form)
 
+    def machine(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """What a page measured of the reader's machine, on a roofline."""
+        return machine.shown(runs)
+
     def export(self, form: Mapping[str, str], kind: str) -> dict[str, str]:
         """That answer as a file."""
         return sizing.export(form, kind)
@@ -461,6 +465,7 @@ _DOORS = (
     "beside",
     "confirm",
     "more",
+    "machine",
     "export",
     "command",
 )

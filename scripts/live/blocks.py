@@ -8,7 +8,7 @@ from typing import Any
 from mlsysim.course.live import HINTS, as_html, question
 from mlsysim.course.readings import digits, listed
 
-__all__ = ["as_html", "listing", "questions", "view"]
+__all__ = ["as_html", "listing", "machine", "questions", "view"]
 
 
 def view(name: str, spec: Mapping[str, Any], found: Mapping[str, Any], needs: str = "") -> str:
@@ -60,6 +60,19 @@ def _control(view: str, name: str, slider: Mapping[str, Any], text: str) -> str:
         f'<div class="live-control"><label for="{id_}">{label} <output for="{id_}">{escape(text)}</output></label>'
         f'<input type="range" {common} min="0" max="{slider["n"] - 1}" step="1" value="{start}" autocomplete="off" {where} '
         f'data-unit="{escape(slider["unit"])}" aria-valuetext="{escape(text)}"></div>'
+    )
+
+
+def machine() -> str:
+    """The place where a page measures the reader's own machine; print has none."""
+    return (
+        '<section class="live-view" id="machine" data-machine data-state="static" aria-label="Your own machine on the roofline">'
+        '<p class="live-title">Your own machine on the roofline</p>'
+        "<p>A copy, a triad and a product run here: in WebAssembly on one thread of your processor and, where the browser has it, in WebGPU. "
+        "It takes half a minute, and nothing leaves your browser.</p>"
+        '<div class="live-bar"><button type="button" class="live-button">Measure this machine</button>'
+        '<button type="button" class="live-button" hidden>Download it for the catalogue</button></div>'
+        '<div class="live-shown"></div><noscript><p>Measuring needs JavaScript.</p></noscript><p class="live-said" role="status"></p></section>'
     )
 
 

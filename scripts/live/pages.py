@@ -26,6 +26,7 @@ from .extract import Found, kept, missing, read, searches
 HERE = re.compile(r'<div class="live-here" data-view="(\w+)">\s*</div>')
 GUEST = re.compile(r'<div class="live-here" data-view="(?P<view>\w+)" data-of="(?P<of>[\w-]+)">\s*</div>')
 SIZING = re.compile(r'<div class="live-here" data-sizing="form">\s*</div>')
+MACHINE = re.compile(r'<div class="live-here" data-machine="roofline">\s*</div>')
 QUESTIONS = re.compile(r'<div class="live-here" data-questions="[\w.]*">\s*</div>')
 CODE = re.compile(
     r'(?P<scaffold><div class="code-copy-outer-scaffold">)?(?P<block><div class="sourceCode"[^>]*><pre class="sourceCode python[^"]*">.*?</pre></div>)'
@@ -205,6 +206,7 @@ def _page(
     text, sized = SIZING.subn(lambda _: showing.page(), text)
     if sized:
         known["places"] = numbers.places()
+    text, measured = MACHINE.subn(lambda _: blocks.machine(), text)
     text, guests = _guests(page.stem, text)
     known["views"] |= guests
     counts["views"] += len(guests)
@@ -216,7 +218,7 @@ def _page(
         text = told(text, names, up)
         known["equations"] = {label: [up + href, names.get(label, label)] for label, href in numbers.places().items()}
     moving = _moving(text, up)
-    if not found and not keys and not guests and not sized:
+    if not (found or keys or guests or sized or measured):
         page.write_text(moving, encoding="utf-8")
         return {}
     text = moving
@@ -231,6 +233,8 @@ def _page(
     if sized:
         sizer = f'<link rel="stylesheet" href="{up}assets/size.css">\n<script type="module" src="{up}assets/size.js"></script>\n</head>'
         head = head.replace("</head>", sizer)
+    if measured:
+        head = head.replace("</head>", f'<script type="module" src="{up}assets/machine.js"></script>\n</head>')
     page.write_text(text.replace("</head>", head, 1), encoding="utf-8")
     return counts
 

@@ -13,10 +13,13 @@ import datetime
 import multiprocessing
 import pickle
 import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import fit_constants
@@ -27,6 +30,7 @@ import nest_training
 import predict_blind
 import score_reality
 
+from mlsysim import cli
 from mlsysim.errors import MlsysimError
 from mlsysim.evidence import reality
 from mlsysim.evidence.cases import CLASSES
@@ -69,8 +73,21 @@ def _scored(job: tuple[str, datetime.date]) -> bytes:
     return pickle.dumps((left.class_name, left.sets, dict(left.domains), dict(left.seen), dict(left.shared)))
 
 
+def _answer(command: str) -> str:
+    """What a command prints."""
+    with redirect_stdout(StringIO()) as out:
+        cli.main(shlex.split(command))
+    return out.getvalue()
+
+
 def readme(text: str) -> str:
-    """README with the counts and errors of the shipped sheets."""
+    """README with the counts and errors of the shipped sheets, and with the answer that it begins with."""
+    text = re.sub(
+        r"(<!-- answer -->\n```text\n\$ mlsysim ([^\n]*)\n).*?(?=```\n<!-- end)",
+        lambda m: m[1] + _answer(m[2]),
+        text,
+        flags=re.S,
+    )
     checks = reality.check_all()
     in_fit = sum(r.in_sample for c in checks for r in c.rows)
     text = re.sub(r"\d+ of them in the fit", f"{in_fit} of them in the fit", text)

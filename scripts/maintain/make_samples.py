@@ -1,6 +1,6 @@
 """Write the sample programs that `mlsysim hlo export` makes (needs JAX; the text of a program differs by JAX version)."""
 
-import gzip
+import bz2
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def write(made: Mapping[str, Recipe]) -> None:
     """Lower, parse and pack each of them."""
     for name, recipe in made.items():
         text = hlo.to_json(hlo.parse(export(recipe), name))
-        (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode("utf-8"), 9, mtime=0))
+        (FOLDER / f"{name}.json.bz2").write_bytes(bz2.compress(text.encode("utf-8")))
 
 
 if __name__ == "__main__":

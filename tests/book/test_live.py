@@ -9,12 +9,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import make_live  # noqa: E402
-from live import blocks, engine, extract, numbers, pages  # noqa: E402
+from live import blocks, engine, extract, numbers, pages, plain  # noqa: E402
 
 from mlsysim import course  # noqa: E402
 from mlsysim.course import check, exercises, live  # noqa: E402
@@ -318,3 +319,34 @@ def test_listings_name_equations_by_number(tmp_path: Path) -> None:
     assert shown == (
         '<pre>1 s <a class="live-equation" href="book/01-iron-law.html#eq-compute-time">Equation 1.3</a> [@eq-nowhere]</pre>'
     )
+
+
+def test_every_page_is_there_as_markdown_and_listed(tmp_path: Path) -> None:
+    n = plain.put(tmp_path)
+    listed = re.findall(r"\]\(([\w/.-]+\.md)\)", (tmp_path / "llms.txt").read_text(encoding="utf-8"))
+    assert len(listed) == len(set(listed)) == n
+    for name in listed:
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        prose = re.sub(r"^(`{3,}).*?^\1|`[^`\n]*`", "", text, flags=re.S | re.M)
+        assert (
+            "{{<" not in prose and ".printed var" not in prose and not re.search(r"^:::|<svg|\.qmd[)#]", prose, re.M)
+        ), name
+    chapter = (tmp_path / "book" / "01-iron-law.md").read_text(encoding="utf-8")
+    weights = next(
+        v
+        for k, v in yaml.safe_load((ROOT / "_variables.yml").read_text("utf-8"))["iron"]["toy"].items()
+        if k == "weights"
+    )
+    assert f"Its weights are {weights} in 16 bits" in chapter
+    assert "[tbl-efficiency]" in chapter and "| A100" in chapter  # a table of the notebook, with its label
+
+
+def test_the_place_that_measures_a_machine_has_its_script(tmp_path: Path) -> None:
+    (tmp_path / "book").mkdir()
+    page = tmp_path / "book" / "any.html"
+    page.write_text('<head></head><div class="live-here" data-machine="roofline">\n</div>', encoding="utf-8")
+    pages._page(tmp_path, page, None, None, {})
+    made = page.read_text(encoding="utf-8")
+    assert made.count("Measure this machine") == 1
+    assert all(f'src="assets/{name}.js"' in made for name in ("live", "machine"))
+    assert "Measure this machine" not in pages.filled("any", '<div class="live-here" data-machine="roofline"></div>')

@@ -50,14 +50,18 @@ def needs() -> Callable[..., None]:
     return need
 
 
+def chromium() -> str:
+    """Where it is."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return path or give_up("no Chromium on the PATH; on Debian: apt-get install chromium")
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
     need("playwright")
     from playwright.sync_api import sync_playwright
 
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        give_up("no Chromium on the PATH; on Debian: apt-get install chromium")
+    path = chromium()
     with sync_playwright() as p:
         made = p.chromium.launch(executable_path=path, args=FLAGS, timeout=PATIENCE)
         yield made

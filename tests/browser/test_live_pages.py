@@ -9,10 +9,12 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from support import BY_DAY, NIGHTLY
 
+from mlsysim import __version__
 from mlsysim.course import exercises, live
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +111,20 @@ def test_a_position_can_be_shared_and_reset(live_site, page):
     root = page.locator("[data-live-view=view_roofline]")
     assert root.locator("[data-slider=efficiency]").get_attribute("aria-valuetext") in ("0.5", "50.0 %")
     assert root.locator("[data-slider=device]").input_value() == "A100-SXM4-80GB"
+    page.evaluate(
+        "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+    )  # then the page says what it would copy
+    root.locator(".live-share").click()
+    link = root.locator(".live-said").inner_text().partition(": ")[2]
+    assert f"&version={__version__}" in link
+    page.goto("about:blank")
+    page.goto(link)
+    assert page.evaluate(MOVED, "view_roofline") == "ready"
+    assert "So says the link too" in root.locator(".live-said").inner_text()
+    page.goto("about:blank")
+    page.goto(re.sub("said=[^&]*", "said=" + quote("9 TFLOP/s <b>"), link))
+    assert page.evaluate(MOVED, "view_roofline") == "ready"
+    assert f"with version {__version__}: 9 TFLOP/s <b>. This is version" in root.locator(".live-said").inner_text()
     before = root.locator("dl").inner_text()
     root.get_by_role("button", name="Reset").click()
     page.wait_for_function(

@@ -4,12 +4,13 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 
 import mlsysim
 from mlsysim.course import sizing
+from mlsysim.course.sizing import showing
 from mlsysim.course.sizing.showing import EXAMPLE
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +78,22 @@ def test_an_address_a_command_a_config_and_an_error(live_site: str, page: Any, w
     page.goto(f"{live_site}/book/size-it.html#size?{query}")
     page.wait_for_function(RESTS)
     assert page.locator(".size-first strong").first.inner_text() == sizing.size(form)["first"][0]["text"]
+    heard = showing.heard(sizing.size(form))
+    assert page.locator("#size-said").inner_text() == ""  # the link made no claim
+    page.evaluate(
+        "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+    )  # then the page says what it would copy
+    page.locator(".size-share").click()
+    link = page.locator("#size-said").inner_text().partition(": ")[2]
+    assert parse_qs(link.partition("#size?")[2])["said"] == [heard]
+    for claim, told in (
+        (link, "So says the link too"),
+        (link.replace("said=Does", "said=Dose"), "The link says, with version"),
+    ):
+        page.goto("about:blank")
+        page.goto(claim)
+        page.wait_for_function(RESTS)
+        assert told in page.locator("#size-said").inner_text()
     for kind in ("JSON", "CSV", "Notebook"):
         with page.expect_download() as coming:
             page.get_by_role("button", name=kind, exact=True).click()

@@ -252,6 +252,7 @@ def test_only_what_fits(run: Any) -> None:
         (["eq-kv-cash", "layers=1"], "did you mean 'eq-kv-cache'"),
         (["train", "seq"], "'seq' is not NAME=VALUES"),
         (["train", "sequence=4096"], "unknown argument of train 'sequence'"),
+        (["serve", "model=Llama-3.1-8B", "device=H100", "measured=x"], "unknown argument of serve 'measured'"),
         (["train", "seq=4096"], "train needs model, node, global_batch; add for example model=..."),
         ([*TRAIN[1:], "seq=8192"], "seq stands there twice"),
         ([*TRAIN[1:], "tp=1.5"], "tp = 1.5 must be a whole number"),

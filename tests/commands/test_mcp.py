@@ -88,3 +88,20 @@ def test_a_call_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp, "SECONDS", 60.0)
     monkeypatch.setattr(mcp, "_CHARACTERS", 100)
     assert mcp.answer("devices", {})[1]
+
+
+@pytest.mark.slow
+def test_an_assistant_says_what_it_does_not_know() -> None:
+    """The talk of the book: every gap that a result names is in the reply, and what is refused gets no number."""
+    pytest.importorskip("calls", reason="the scripts are not beside the tests")
+    from reference import assistant
+
+    talk = assistant.text().split("**Person.** ")[1:]
+    assert len(talk) == len(assistant.QUESTIONS)
+    for turn in talk:
+        result, said = turn.split("**Assistant.** ")
+        flat = " ".join(result.split())
+        for sign, words in assistant.UNKNOWN.items():
+            assert (words.lower() in said.lower()) == (sign in flat), (sign, said)
+        assert ("range of past errors" in said) != ("I cannot answer that" in said)
+    assert "I cannot answer that" in talk[-1] and "USD" not in talk[-1]

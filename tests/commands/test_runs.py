@@ -16,7 +16,7 @@ from mlsysim.api.predicting import Predicted
 from mlsysim.api.runs import Row
 from mlsysim.cli import main
 from mlsysim.errors import InputError
-from mlsysim.evidence.scoring import own_points
+from mlsysim.evidence.scoring import decisions, own_points
 from mlsysim.evidence.scoring.ranges import LeftError, common_error
 from mlsysim.parallelism import Plan
 
@@ -419,6 +419,31 @@ def test_points_of_ones_own_pay_on_the_rows_that_ship() -> None:
         assert none.width > one.width > two.width > five.width
         assert five.held > 0.8  # and the narrower range still holds four of five
     assert "training_step" in str(own_points.table_of())
+
+
+@independent
+@pytest.mark.slow
+def test_points_mend_a_choice_where_all_err_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predictions that are twice the time of each: targets are refused that could be kept, and one point tells nearly all of it."""
+    twice = {
+        (name, i): 2.0 * time
+        for q in decisions.questions("serving")
+        for c in q.candidates
+        for i in c.ids
+        for name, time in zip(decisions.KINDS["serving"].classes, c.times, strict=True)
+    }
+    monkeypatch.setattr(decisions, "blind", lambda kind: twice)
+    none, one, _, five = own_points.regrets.__wrapped__("serving").values()
+    assert none.regret > 0.3 and none.refused > 0
+    assert one.regret < 0.02 and five.regret <= one.regret
+
+
+@regression
+@pytest.mark.slow
+def test_what_points_are_worth_to_a_choice() -> None:
+    found = own_points.regrets()
+    assert abs(found[5].regret - found[0].regret) < 0.03  # they move all candidates alike
+    assert "one point of each layout" in own_points.regret_told()
 
 
 # Gaps

@@ -221,6 +221,7 @@ def test_a_run_of_one_s_own_moves_the_answer_of_the_page_as_it_does_the_command_
     )
     wrong = sizing.size({**form, "measured": "what is this"})
     assert wrong["field"] == "measured" and "of no format that we read" in wrong["error"]
+    assert sizing.size({"task": "fits", "model": L8, "device": "H100", "measured": "x"})["field"] == "measured"
 
 
 def test_what_does_not_train_says_what_would_without_numpy() -> None:

@@ -14,7 +14,8 @@ from mlsysim import evidence, serving_steps
 from mlsysim.cli import main
 from mlsysim.errors import InputError, UnknownNameError
 from mlsysim.evidence.measuring import microbench, microbench_gpu, tiny
-from mlsysim.evidence.measuring.profiles import Measured, Profile, load_profile
+from mlsysim.evidence.measuring.measured import Measured
+from mlsysim.evidence.measuring.profiles import Profile, load_profile
 
 
 def measured(median: float) -> dict[str, float]:

@@ -286,14 +286,18 @@ def _serve(j: Job) -> Sized:
     if s.answered:
         speed = _alone(s) if s.load is None else _loaded(s.load)
         cost = _money(s.bill.cost_rate, s.bill.cost_per_token, "output tokens")
-    own = (
-        []
-        if s.question.own is None or s.without is None
-        else [s.question.own.text, f"Without it: {s.without.first_line}"]
-    )
     return Sized(
-        j, "mlsysim.serve", made, s, fits, speed, cost, lines=[*own, *notes, *s.assumed], behind=_behind_served
+        j, "mlsysim.serve", made, s, fits, speed, cost, lines=[*notes, *_own(s), *s.assumed], behind=_behind_served
     )
+
+
+def _own(found: Served | Trained) -> list[str]:
+    """What a run of the reader's own moved, and the answer without it."""
+    if found.question.own is None or found.without is None:
+        return []
+    bare = found.without
+    said = bare.first_line if isinstance(bare, Served) else f"{format_value(bare.time, 's')} a step"
+    return [found.question.own.text, f"Without it: {said}"]
 
 
 def _behind_served(sized: Sized) -> None:
@@ -488,7 +492,7 @@ def _train(j: Job) -> Sized:
     given = j.of(*_PLAN)
     work: dict[str, Any] = {"global_batch": batch, "seq": seq, "precision": precision}
     found = plans.best(m, machines, given=given, **work)
-    made = {"plan": found.plan, **j.of("global_batch", "seq", "precision", "tokens"), **_common(j)}
+    made = {"plan": found.plan, **j.of("global_batch", "seq", "precision", "tokens", "measured"), **_common(j)}
     t: Trained = train(m, j.machines, **made)
     step, bill, run = t.step, t.bill, t.time_to_train
     spread = "" if t.range is None else f" ({format_value(t.range[0], 's')} to {format_value(t.range[1], 's')})"
@@ -509,6 +513,7 @@ def _train(j: Job) -> Sized:
     sized.lines = [
         f"Plan: {described(found.plan)}; of {pluralize(found.tried, 'plan')} tried here {found.fitting:,} fit, and this is the simplest that the "
         "error cannot tell from the fastest.",
+        *_own(t),
         *t.assumed,
     ]
     sized.pictures["Memory of a device, to scale"] = pictures.training_memory(step.memory, machines.device.name)

@@ -68,7 +68,6 @@ FIELDS: Mapping[str, Field] = {
         Field("task", "What is to be done", "choice", _ALL, choices=tuple(TASKS)),
         Field("model", "Model", "name", _ALL, "Llama-3.1-8B"),
         Field("config", "A config.json instead", "text", _ALL),
-        Field("measured", "A run of your own", "text", ("serve",)),
         Field("device", "Device or node; several to compare", "name", _ALL, "H100, B200"),
         Field("count", "How many (empty: as many as it takes)", "whole", _ALL),
         *(
@@ -102,6 +101,7 @@ FIELDS: Mapping[str, Field] = {
         _declared("price", serve, _ALL, "2.50 USD/h", kind="quantity", unit="USD/s"),
         _declared("pue", serve, _ALL, "1.2"),
         Field("grid", "Grid, for carbon", "name", _ALL, "France", fold=True),
+        Field("measured", "A run of your own", "text", ("serve", "train")),
     )
 }
 

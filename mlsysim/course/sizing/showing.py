@@ -152,9 +152,9 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
     )
     run = (
         '<details class="size-fold size-control"><summary>A run of your own, which moves the answer</summary>'
-        '<label for="size-measured">What <code>vllm bench serve</code>, <code>sglang.bench_serving</code> or another tool wrote; it is read '
+        '<label for="size-measured">What <code>vllm bench serve</code>, <code>sglang.bench_serving</code> or another tool wrote, or the log of your training; it is read '
         "here and leaves this browser by no way, so that the address of the job does not have it</label>"
-        '<textarea id="size-measured" name="measured" data-tasks="serve" rows="5" spellcheck="false"></textarea>'
+        '<textarea id="size-measured" name="measured" data-tasks="serve train" rows="5" spellcheck="false"></textarea>'
         '<label for="size-run">Or choose the file</label><input type="file" id="size-run"></details>'
     )
     exports = "".join(

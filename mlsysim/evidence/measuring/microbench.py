@@ -19,7 +19,8 @@ from typing import Any
 
 from mlsysim.errors import InputError
 from mlsysim.evidence.measuring import tiny
-from mlsysim.evidence.measuring.profiles import SEQUENTIAL, Measured, Point, Profile
+from mlsysim.evidence.measuring.measured import Measured
+from mlsysim.evidence.measuring.profiles import SEQUENTIAL, Point, Profile
 from mlsysim.evidence.measuring.rounds import Effort, Rounds, attend, causal_mask
 
 UNKNOWN_CACHE = 32 * 2**20  # where the system does not tell

@@ -1,6 +1,6 @@
-"""Tier 2 on a GPU through PyTorch. Written from the library's documentation and never run: no GPU was at hand.
+"""Tier 2 on a GPU through PyTorch, by CUDA or ROCm. Written from the library's documentation and never run: no GPU was at hand.
 
-The same points as on a processor, in bfloat16, timed with CUDA events.
+The same points as on a processor, in bfloat16, timed with events of the device.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,13 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.errors import InputError
+from mlsysim.evidence.measuring.measured import Measured
 from mlsysim.evidence.measuring.microbench import CACHES, FULL, MIXED_BLOCK, QUICK, SHARES
-from mlsysim.evidence.measuring.profiles import Measured, Point, Profile
+from mlsysim.evidence.measuring.profiles import Point, Profile
 from mlsysim.evidence.measuring.rounds import BLOCKS, ROWS, Effort
 
 SIZE = 8192
+UNTRIED = "the makers of mlsysim had no GPU to try this measurement on"
 HEADS, GROUP, WIDTH = 8, 4, 128
 
 
@@ -26,6 +28,12 @@ def available() -> bool:
         return False
     torch: Any = import_module("torch")
     return bool(torch.cuda.is_available())
+
+
+def _driver(torch: Any) -> dict[str, str]:
+    """PyTorch calls a device of AMD "cuda" too; its build says which of the two it is for."""
+    found = {"cuda": torch.version.cuda, "rocm": getattr(torch.version, "hip", None)}
+    return {name: str(version) for name, version in found.items() if version}
 
 
 def _times(torch: Any, work: Callable[[], object], effort: Effort) -> list[float]:
@@ -108,8 +116,8 @@ def measure(quick: bool = False, say: Callable[[str], None] = lambda text: None)
         name=f"{properties.name}, PyTorch",
         kind="gpu",
         date=date.today().isoformat(),
-        conditions="clocks and other tenants as found",
-        software=MappingProxyType({"torch": str(torch.__version__), "cuda": str(torch.version.cuda)}),
+        conditions=f"clocks and other tenants as found; {UNTRIED}",
+        software=MappingProxyType({"torch": str(torch.__version__), **_driver(torch)}),
         threads=1,
         precision="bf16",
         element_bytes=2,

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim.catalog import Device
-from mlsysim.catalog.sourced import Sourced
 from mlsysim.errors import InputError, named, unknown_name
+from mlsysim.evidence.measuring import machines
+from mlsysim.evidence.measuring.measured import Measured
 from mlsysim.results import Result
 from mlsysim.serving_steps import documents
 from mlsysim.serving_steps.patterns import mixed_bandwidth, scattered_bandwidth
@@ -20,31 +21,6 @@ from mlsysim.serving_steps.rates import Rate, Rates
 
 KIND, VERSION = "mlsysim-device-profile", 1
 SEQUENTIAL = ("read", "copy", "triad")
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A rate or a time, over repeats: the median, and the quartiles around it."""
-
-    median: float
-    low: float
-    high: float
-    repeats: int
-
-    @property
-    def spread(self) -> float:
-        """Distance of the quartiles over the median."""
-        return (self.high - self.low) / self.median
-
-    @staticmethod
-    def of(values: Sequence[float]) -> "Measured":
-        """
-        >>> Measured.of([3.0, 1.0, 2.0, 5.0, 4.0])
-        Measured(median=3.0, low=2.0, high=4.0, repeats=5)
-        """
-        ordered = sorted(values)
-        last = len(ordered) - 1
-        return Measured(median(ordered), ordered[round(last / 4)], ordered[round(3 * last / 4)], len(ordered))
 
 
 @dataclass(frozen=True)
@@ -155,28 +131,25 @@ class Profile(Result):
     @property
     def device(self) -> Device:
         """The device as a catalogue entry whose every figure is this profile's."""
-
-        def field(value: float, unit: str) -> Sourced:
-            return Sourced(value, unit, "profile", where=f"measured {self.date}")
-
-        return Device(
-            name=self.name,
-            kind=self.kind,
-            notes=self.conditions,
-            fields=MappingProxyType(
-                {
-                    "memory_capacity": field(self.memory_capacity, "byte"),
-                    "memory_bandwidth": field(self.memory_bandwidth, "byte/s"),
-                    f"peak_flops.{self.precision}": field(self.peak_flops, "FLOP/s"),
-                }
-            ),
+        return machines.entry(
+            self.name,
+            self.kind,
+            self.precision,
+            self.date,
+            max((p.value for p in self.products), key=lambda value: value.median),
+            {name: self.bandwidth[name] for name in SEQUENTIAL},
+            self.conditions,
+            self.memory_capacity,
         )
 
     # Files
 
     def save(self, path: str | Path) -> None:
-        """Write the profile as JSON."""
-        documents.write(path, KIND, VERSION, self.to_dict())
+        """Write the profile as JSON, or its device as a file of the catalogue where the name ends in ``.toml``."""
+        if Path(path).suffix == ".toml":
+            Path(path).write_text(machines.toml(self.device), encoding="utf-8")
+        else:
+            documents.write(path, KIND, VERSION, self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """The profile as it stands in its file."""

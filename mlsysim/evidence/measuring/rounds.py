@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from time import perf_counter, thread_time
 from typing import Any
 
-from mlsysim.evidence.measuring.profiles import Measured
+from mlsysim.evidence.measuring.measured import Measured
 
 BLOCKS = (256, 1024, 4096, 16_384, 65_536, 262_144)  # bytes
 ROWS = (1, 8, 64, 256, 1024)

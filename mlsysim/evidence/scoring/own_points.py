@@ -6,11 +6,12 @@ spread of the range, are counted without the source. So a row plays a question o
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from mlsysim.evidence.metrics import mean
+from mlsysim.evidence.scoring import decisions
 from mlsysim.evidence.scoring.ranges import COUNTED, Left, LeftError, Spreads, common_error, in_spreads, quantile
 from mlsysim.evidence.written import toml
 from mlsysim.intervals import run_spread, run_weight
@@ -139,3 +140,45 @@ def table_of() -> Table:
         cells = [f"{w.error:.1%}, {w.held:.0%} in x{w.width:.2f}" for w in found]
         rows.append((name, str(found[0].sources), str(found[0].rows), *cells))
     return table(head, rows)
+
+
+@cache
+def regrets(kind: str = "serving") -> Mapping[int, decisions.DecisionScore]:
+    """What a first choice gives away after so many points of its group at other lengths moved every prediction alike, by their number.
+
+    The points are of any device, server and layout, so they say what the group has in common and nothing of one candidate against another.
+    """
+    known: dict[str, dict[tuple[str, ...], float]] = {}
+    for q in decisions.questions(kind):
+        for c, s in zip(q.candidates, decisions.said(q, decisions.blind(kind)), strict=True):
+            if s is not None:
+                known.setdefault(q.group, {})[c.ids] = math.log(c.times[0] / s[0])
+    found: dict[int, list[decisions.Outcome]] = {n: [] for n in POINTS}
+    for q in decisions.questions(kind):
+        asked = {c.ids for c in q.candidates}
+        others = [e for ids, e in known.get(q.group, {}).items() if ids not in asked]
+        if len(others) < max(POINTS):
+            continue
+        shared, own = decisions.components(tuple(e.values()) for group, e in known.items() if group != q.group)
+        said = decisions.said(q, decisions.blind(kind))
+        for n in POINTS:
+            weight, each = float(run_weight(float(n), min(0.99, shared / (shared + own)))), []
+            for chosen in draws(len(others) + 1, len(others), n):
+                factor = math.exp(weight * mean([others[i] for i in chosen])) if chosen else 1.0
+                each.append(decisions.choose(q, [None if s is None else (s[0] * factor, s[1] / factor) for s in said]))
+            found[n].append(
+                replace(each[0], regret=mean([o.regret for o in each]), missed=mean([o.missed for o in each]))
+            )
+    return {n: decisions.summarise(kind, f"{n} points", outcomes) for n, outcomes in found.items()}
+
+
+def regret_told() -> str:
+    """The same in a sentence, beside points of the layouts among which one chooses."""
+    found = regrets()
+    of_each = decisions.summarise("serving", "point", decisions.outcomes("serving", "point"))
+    after = ", ".join(f"{s.regret:.1%} after {n}" for n, s in found.items())
+    return (
+        f"Choices of a server under a target ({found[0].questions} questions, {found[0].groups} groups) give away so much after so many points "
+        f"of the same model at other lengths: {after}. They move all candidates alike, and a choice lies between them: one point of each "
+        f"layout brings it to {of_each.regret:.1%}."
+    )

@@ -1,6 +1,6 @@
 """Programs that ship with the package, in their JSON form; large ones compressed."""
 
-import zlib
+import bz2
 from functools import lru_cache
 from importlib.resources import files
 
@@ -9,7 +9,7 @@ from mlsysim.hlo.reader.form import from_json
 from mlsysim.hlo.reader.limits import MAX_BYTES
 from mlsysim.hlo.reader.program import Program
 
-_SUFFIXES = (".json", ".json.gz")
+_SUFFIXES = (".json", ".json.bz2")
 
 
 def samples() -> tuple[str, ...]:
@@ -43,6 +43,6 @@ def sample(name: str) -> Program:
     if name not in known:
         raise unknown_name("sample program", name, sorted(known))
     raw = (files(__name__) / known[name]).read_bytes()
-    if known[name].endswith(".gz"):
-        raw = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(raw, MAX_BYTES + 1)  # from_json checks the size
+    if known[name].endswith(".bz2"):
+        raw = bz2.BZ2Decompressor().decompress(raw, MAX_BYTES + 1)  # from_json checks the size
     return from_json(raw.decode("utf-8"), name)
