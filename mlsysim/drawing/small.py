@@ -81,10 +81,10 @@ class Small(Drawing):
 
     always_svg = True
 
-    def sheet(self, height: float, body: Sequence[str]) -> str:
+    def sheet(self, height: float, body: Sequence[str], scales: str = "") -> str:
         text = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {height:g}" width="{SHOWN}" role="img" '
-            f'fill="{INK}" font-family="sans-serif" font-size="11"><title>{escape(self.title)}</title>'
+            f'fill="{INK}" font-family="sans-serif" font-size="11"{scales}><title>{escape(self.title)}</title>'
             f'<rect width="100%" height="100%" fill="{PAPER}"/>{"".join(body)}</svg>'
         )
         return text.replace('"', "'")  # a notebook would write a backslash before each (escape() leaves none in words)
@@ -148,8 +148,11 @@ class _Names:
         """The name of a line, where it runs."""
         self.name(words, self.boxes.along(own, wide(words, bold=True)), color, own, dashed)
 
-    def sheet(self, picture: Small, high: float, body: Sequence[str]) -> str:
-        """The picture, a heading and the rest, with its names; the rest moves down where some of them stand over it."""
+    def sheet(self, picture: Small, high: float, body: Sequence[str], ax: Axis, ay: Axis) -> str:
+        """The picture, a heading and the rest, with its names; the rest moves down where some of them stand over it.
+
+        It says where its axes run and from what to what, so that a page can mark a reader's guess.
+        """
         key, x, y = [], 8.0, 16.0
         for words, color, dashed in self.over:
             long = 24 + wide(words, bold=True)
@@ -161,7 +164,12 @@ class _Names:
         heading, *rest = [*body, gathered(_HALO, self.said)]
         down = y - 16.0
         moved = [gathered(f'transform="translate(0 {down:g})"', rest)] if down else rest
-        return picture.sheet(high + down, [heading, *key, *moved])
+        ends = (("x", ax, 0.0), ("y", ay, down))
+        scales = "".join(
+            f' data-{name}="{a.start + by:g} {a.end + by:g} {a.low:g} {a.high:g}{" log" * a.log}"'
+            for name, a, by in ends
+        )
+        return picture.sheet(high + down, [heading, *key, *moved], scales)
 
 
 def _span(values: list[float], log: bool) -> tuple[float, float]:
@@ -263,7 +271,7 @@ class Curves(Small):
         for i, trace in enumerate(self.traces):
             if lines[i]:
                 names.line(i, trace.label, trace.color, trace.dashed)
-        return names.sheet(self, high, body)
+        return names.sheet(self, high, body, ax, ay)
 
     def paint(self, figure: Any) -> None:
         kept = [[(x, y) for x, y in zip(self.x, t.y, strict=True) if y is not None] for t in self.traces]
@@ -455,7 +463,7 @@ class Scatter(Small):
         for i, (name, _, _, color) in enumerate(self.trails):
             if name:
                 names.line(i, name, color)
-        return names.sheet(self, high, body)
+        return names.sheet(self, high, body, ax, ay)
 
     def paint(self, figure: Any) -> None:
         lines = [Line(x, y, name, color) for name, x, y, color in self.trails]
