@@ -38,6 +38,7 @@ class Boxes:
 
     def __init__(self, lines: Sequence[Sequence[Point]], left: float, right: float, top: float, bottom: float) -> None:
         self.lines = [list(line) for line in lines]
+        self.dense = [dense(line) for line in lines]
         self.taken: list[Box] = []
         self.left, self.right, self.top, self.bottom = left, right, top, bottom
 
@@ -73,8 +74,8 @@ class Boxes:
 
     def along(self, own: int, wide: float) -> list[tuple[float, Point]]:
         """Places along a line and what each costs by itself: more where another line runs at the same place."""
-        line, found = dense([p for p in self.lines[own] if self._seen(p)]), []
-        others = [p for i, other in enumerate(self.lines) if i != own for p in dense(other)]
+        line, found = [p for p in self.dense[own] if self._seen(p)], []
+        others = [p for i, other in enumerate(self.dense) if i != own for p in other]
         for place, share in enumerate(SHARES if line else ()):
             x, y = line[round(share * (len(line) - 1))]
             shared = any(abs(x - a) + abs(y - b) < NEAR for a, b in others)

@@ -172,6 +172,12 @@ class _Names:
         return picture.sheet(high + down, [heading, *key, *moved], scales)
 
 
+def _ticks(axis: Axis, most: int) -> list[float]:
+    """Values to write on an axis: where it has few powers of ten, ones, twos and fives as well."""
+    ticks = axis.ticks()
+    return thin_ticks(minor_ticks((axis.low, axis.high)) if axis.log and len(ticks) < 3 else ticks, most)
+
+
 def _span(values: list[float], log: bool) -> tuple[float, float]:
     """The ends of an axis: of amounts from zero, unless they all lie close together."""
     low, high = min(values), max(values)
@@ -231,11 +237,7 @@ class Curves(Small):
         ends = _span([v for t in self.traces for v in _known(t.y)], self.y_log)
         ax = Axis(self.x[0], self.x[-1], self.x_log, LEFT, RIGHT)
         ay = Axis(*ends, self.y_log, bottom, top)
-        ticks = thin_ticks(ax.ticks(), 5)
-        if self.x_log and len(ticks) < 2:
-            ticks = minor_ticks((self.x[0], self.x[-1]))
-        y_ticks = thin_ticks(ay.ticks() if not self.y_log or ends[1] / ends[0] > 30 else minor_ticks(ends), 7)
-        body = _frame(self, ax, ay, ticks, y_ticks)
+        body = _frame(self, ax, ay, _ticks(ax, 5), _ticks(ay, 7))
         here = ax.place(self.at)
         body.append(f'<path d="M{here:.1f} {top:g}V{bottom:g}" stroke="{INK}" stroke-dasharray="2 3"/>')
         lines, points = [], []
@@ -440,13 +442,7 @@ class Scatter(Small):
         ys = [d.y for d in self.dots] + [v for t in self.trails for v in t[2]]
         ax = Axis(*_span(xs, self.x_log), self.x_log, LEFT, RIGHT)
         ay = Axis(*_span(ys, self.y_log), self.y_log, bottom, top)
-        y_ticks = thin_ticks(
-            ay.ticks() if not self.y_log or ay.high / ay.low > 30 else minor_ticks((ay.low, ay.high)), 6
-        )
-        x_ticks = thin_ticks(
-            ax.ticks() if not self.x_log or ax.high / ax.low > 30 else minor_ticks((ax.low, ax.high)), 5
-        )
-        body = _frame(self, ax, ay, x_ticks, y_ticks)
+        body = _frame(self, ax, ay, _ticks(ax, 5), _ticks(ay, 6))
         lines = []
         for _, tx, ty, color in self.trails:
             lines.append([(ax.place(x), ay.place(y)) for x, y in zip(tx, ty, strict=True)])
