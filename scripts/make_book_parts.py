@@ -8,6 +8,7 @@ checks (``book/_reality.qmd``, ``book/reality-summary.csv``) and the reference (
 """
 
 import importlib
+import math
 import pkgutil
 import re
 from collections import Counter
@@ -103,7 +104,8 @@ def device_tables() -> str:
         "| Device | Year | BF16 or FP16, dense | Memory | Usable | Bandwidth | Link, one way | Domain | TDP |\n",
     ]
     parts.append("|:--|--:|--:|--:|--:|--:|--:|--:|--:|\n")
-    for d in catalog.devices().values():
+    devices = sorted(catalog.devices().values(), key=lambda d: (d.vendor, d.year if d.has("year") else math.inf))
+    for d in devices:
         half = next((f"peak_flops.{p}" for p in ("bf16", "fp16") if d.has(f"peak_flops.{p}")), "")
         cells = (
             d.name,
@@ -118,9 +120,9 @@ def device_tables() -> str:
         )
         parts.append("| " + " | ".join(cells) + " |\n")
     parts.append(
-        "\n: The device catalogue. Memory is what the datasheet prints, usable what the driver reports to a program. A dash means that no source we read gives the figure; the printed memory is then taken as usable. {#tbl-devices}\n"
+        "\n: The device catalogue, by maker and year. Memory is what the datasheet prints, usable what the driver reports to a program. A dash means that no source we read gives the figure; the printed memory is then taken as usable. {#tbl-devices}\n"
     )
-    for d in catalog.devices().values():
+    for d in devices:
         parts.append(f'\n::: {{.callout-note collapse="true" title="{d.name} ({d.vendor} {d.architecture})"}}\n')
         if d.notes:
             parts.append(d.notes + "\n\n")

@@ -45,7 +45,6 @@ def numbers() -> dict[str, Any]:
     )
     lone = capacity.load(whole, 1e-3)
     naive = fit.concurrency / lone.residence
-    edge = capacity.load(chosen, 0.97 * chosen.capacity, **aims)
     held = capacity.held_tokens(trace.input_len.value, trace.output_len.value, trace.output_variation.value)
 
     expected = inference.deploy("Llama-3.1-70B", "H100", tp=4, efficiencies="calibrated")
@@ -137,11 +136,6 @@ def numbers() -> dict[str, Any]:
             "naive": f"{naive:.0f}",
             "naive_ratio": f"{naive / best.rate:.0f}",
             "decode_ratio": f"{decode.capacity / best.rate:.0f}",
-            "edge_busy": share(edge.utilisation),
-            "edge_delayed": share(edge.delayed),
-            "edge_wait": time(edge.wait_quantile),
-            "edge_mean": time(edge.place_wait),
-            "edge_rate": f"{edge.rate:.1f}",
         },
         "mixed": {"rate": f"{mixing.capacity:.1f}", "more": share(mixing.capacity / chosen.capacity - 1)},
         "calibrated": {
