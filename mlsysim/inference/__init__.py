@@ -32,6 +32,7 @@ from mlsysim.inference.shares import efficiencies_of
 from mlsysim.inference.solver import Generation, Pass, decode_step, generate, prefill
 from mlsysim.inference.techniques import (
     chunked_prefill_bytes,
+    fading_tokens,
     kv_transfer_time,
     prefill_replicas,
     speculative_speedup,
@@ -63,6 +64,7 @@ __all__ = [
     "deploy",
     "efficiencies_of",
     "experts_hit",
+    "fading_tokens",
     "format_bytes",
     "generate",
     "host_overhead",

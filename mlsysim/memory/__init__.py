@@ -31,7 +31,7 @@ from mlsysim.memory.fit import (
     token_cache,
     training_memory,
 )
-from mlsysim.memory.formats import SCALINGS, Scaling, scaled_bytes
+from mlsysim.memory.formats import SCALINGS, Scaling, narrow_cache_context, scaled_bytes
 from mlsysim.memory.grids import GRIDS, float_snr, grid_spacing
 from mlsysim.memory.recurrent import recurrent_state
 from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights, static_workspace
@@ -104,6 +104,7 @@ __all__ = [
     "kv_cache_paged",
     "kv_cache_window",
     "model_state_memory",
+    "narrow_cache_context",
     "output_activations",
     "peak_memory",
     "recipe",
