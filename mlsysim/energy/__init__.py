@@ -5,7 +5,7 @@ Everything takes a float or an array in SI units: W, s, J, kg, L. 1 kWh is 3.6e6
 
 from mlsysim.energy.clocks import capped_clock, cheapest_clock, clock_power, clock_time
 from mlsysim.energy.footprint import carbon, embodied_carbon, market_intensity, onsite_water, source_water
-from mlsysim.energy.loads import WATER, coolant_flow, shift_saving, smoothing_energy
+from mlsysim.energy.loads import WATER, coolant_flow, hall_peak, shift_saving, smoothing_energy
 from mlsysim.energy.power import device_power, energy_per_token, facility_energy, it_power, work_energy
 from mlsysim.energy.run import Footprint, run
 
@@ -22,6 +22,7 @@ __all__ = [
     "embodied_carbon",
     "energy_per_token",
     "facility_energy",
+    "hall_peak",
     "it_power",
     "market_intensity",
     "onsite_water",

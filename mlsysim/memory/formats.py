@@ -42,9 +42,7 @@ def scaled_bytes(element_bytes: Num, scale_bytes: Num, block: Num) -> Num:
     formula="overhead * bandwidth / (batch * (wide_bytes - narrow_bytes))",
     relations=("narrow_bytes < wide_bytes",),
 )
-def narrow_cache_context(
-    overhead: Num, bandwidth: Num, wide_bytes: Num, narrow_bytes: Num, batch: Num = 1.0
-) -> Num:
+def narrow_cache_context(overhead: Num, bandwidth: Num, wide_bytes: Num, narrow_bytes: Num, batch: Num = 1.0) -> Num:
     """Context from which a cache in few bits makes a decode step shorter, in spite of what its handling adds.
 
     Formula: s* = t_o BW / (b (kappa - kappa_q)).
