@@ -241,9 +241,7 @@ def rl_step(
     handed = {"weight_bytes": served.total_weight_bytes, "bandwidth": sync_bandwidth, "setup": 0.0}
     handed |= {"senders": float(learners), "adapter": float(served.machine.inter_bandwidth)}
     synced = float(terms("weights", weight_sync, **handed))
-    passes = (
-        4 if layout.recompute == "full" else 3
-    )  # of a training step: one forward, two back, and one that is repeated
+    passes = 3 + (layout.recompute == "full")  # of a step: one forward, two back, and one that is repeated
     scored, x = scorings * trained / passes, generators / devices
     if generators:
         pools = {"generation": (prompts + written) * x, "training": (scored + trained) * (1 - x), "share": x}
