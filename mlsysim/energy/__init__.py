@@ -13,7 +13,7 @@ from mlsysim.energy.run import Footprint, run
 if TYPE_CHECKING:
     from mlsysim.energy.clocks import capped_clock, cheapest_clock, clock_power, clock_time
     from mlsysim.energy.footprint import carbon, embodied_carbon, market_intensity, onsite_water, source_water
-    from mlsysim.energy.loads import WATER, coolant_flow, shift_saving, smoothing_energy
+    from mlsysim.energy.loads import WATER, coolant_flow, hall_peak, shift_saving, smoothing_energy
     from mlsysim.energy.power import device_power, energy_per_token, facility_energy, it_power, work_energy
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "embodied_carbon",
     "energy_per_token",
     "facility_energy",
+    "hall_peak",
     "it_power",
     "market_intensity",
     "onsite_water",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mlsysim.inference.solver import Generation, Pass, decode_step, generate, prefill
     from mlsysim.inference.techniques import (
         chunked_prefill_bytes,
+        fading_tokens,
         kv_transfer_time,
         prefill_replicas,
         speculative_speedup,
@@ -68,6 +69,7 @@ __all__ = [
     "deploy",
     "efficiencies_of",
     "experts_hit",
+    "fading_tokens",
     "format_bytes",
     "generate",
     "host_overhead",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         token_cache,
         training_memory,
     )
-    from mlsysim.memory.formats import SCALINGS, Scaling, scaled_bytes
+    from mlsysim.memory.formats import SCALINGS, Scaling, narrow_cache_context, scaled_bytes
     from mlsysim.memory.grids import GRIDS, float_snr, grid_spacing
     from mlsysim.memory.recurrent import recurrent_state
     from mlsysim.memory.server import (
@@ -121,6 +121,7 @@ __all__ = [
     "kv_cache_paged",
     "kv_cache_window",
     "model_state_memory",
+    "narrow_cache_context",
     "output_activations",
     "peak_memory",
     "recipe",
