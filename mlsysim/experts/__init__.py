@@ -7,10 +7,12 @@ from mlsysim.experts.equations import moe_crossover as moe_crossover
 from mlsysim.experts.equations import shared_expert_share as shared_expert_share
 from mlsysim.experts.equations import tokens_per_expert as tokens_per_expert
 from mlsysim.experts.equations import two_batch_time as two_batch_time
+from mlsysim.experts.popular import fullest_device as fullest_device
 from mlsysim.experts.popular import uneven_experts_hit as uneven_experts_hit
 
 __all__ = [
     "exchange_ratio",
+    "fullest_device",
     "grouped_share",
     "grouped_time",
     "moe_crossover",
