@@ -682,7 +682,7 @@ def training_memory(
         kept in one, where each micro-batch would gather again.
     schedule : str
         Order of the pipeline: 1f1b; zb-h1, zb-v (as many micro-batches in flight on every device as there are stages);
-        dualpipe (one more, and two stages on every device).
+        dualpipe (one more, and two stages on every device); dualpipe-v (half of one more, and a stage in two chunks).
     recompute_layers : int, optional
         Only with full: so many layers of a stage; all of them when not given.
     recompute_modules : tuple of str
@@ -975,7 +975,7 @@ class _Stages:
             "virtual_stages": self.virtual_stages,
             "micro_batches": self.micro_batches,
             "position": 1 if last and self.schedule == "1f1b" else 0,
-            "extra": 1 if self.both_ends else 0,
+            "extra": {"dualpipe": 1, "dualpipe-v": 0.5}.get(self.schedule, 0),
         }
         if self.offload in ("activations", "both"):  # those of one micro-batch at a time
             pipeline |= {"micro_batches": self.virtual_stages * 0 + 1, "extra": 0}
