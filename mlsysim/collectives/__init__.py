@@ -20,6 +20,7 @@ from mlsysim.collectives.switches import in_switch_all_reduce, in_switch_tree_al
 from mlsysim.collectives.trees import (
     direct_all_reduce,
     halving_doubling_all_reduce,
+    logarithmic_gather,
     pipelined_tree_all_reduce,
     tree_all_reduce,
     tree_bandwidth,
@@ -37,6 +38,7 @@ __all__ = [
     "hierarchical_all_reduce",
     "in_switch_all_reduce",
     "in_switch_tree_all_reduce",
+    "logarithmic_gather",
     "moe_dispatch",
     "pipelined_tree_all_reduce",
     "places_reached",
