@@ -28,6 +28,7 @@ from mlsysim.serving.equations import (
     prompt_steps,
     sample_quantile,
     saturation_rate,
+    turned_away,
 )
 from mlsysim.serving.fleet.simulator import ROUTING, simulate
 from mlsysim.serving.loops import disorder, loop_rate, pools_rate, queue_wait, run_wait, shared_itl
@@ -85,6 +86,7 @@ __all__ = [
     "shared_itl",
     "simulate",
     "summarise",
+    "turned_away",
     "ttft_constants",
 ]
 
