@@ -268,7 +268,8 @@ def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num 
         if core.ratio:
             total = total + kv_cache_compressed(layers, batch, tokens, core.window, core.ratio, core.cached, 0.0, size)
         elif core.latent_v:
-            total = total + kv_cache_mla(layers, batch, tokens, core.latent_v, core.rope_dim, size)
+            met = minimum(tokens, core.window) if core.window else tokens
+            total = total + kv_cache_mla(layers, batch, met, core.latent_v, core.rope_dim, size)
         elif core.window:
             total = total + kv_cache_window(0, layers, core.window, batch, tokens, core.kv_heads, mean, size)
         else:
