@@ -551,7 +551,13 @@ def _pairs(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Part
 
 def _trees(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
     rate = p.payload * w.network_bandwidth
-    given = {"bytes": size, "ranks": w.ranks, "bandwidth": rate, "latency": p.scale_out_step, "rank_latency": p.rank_step}
+    given = {
+        "bytes": size,
+        "ranks": w.ranks,
+        "bandwidth": rate,
+        "latency": p.scale_out_step,
+        "rank_latency": p.rank_step,
+    }
     function = collectives.logarithmic_gather
     steps, moving = float(function(**given | {"bytes": 0.0})), float(function(size, w.ranks, rate))
     return "eq-logarithmic-gather", given, steps, moving, 1.0  # no stages to fill

@@ -351,7 +351,9 @@ class _Rank:
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
         pool = tokens * s.dp * minimum(1.0, s.ep / s.dp)
         shared = maximum(1.0, s.ep)
-        busiest = fullest_device(shared, maximum(shared, w.n_experts), e.routing_cv2)  # chance is in the fitted variation
+        busiest = fullest_device(
+            shared, maximum(shared, w.n_experts), e.routing_cv2
+        )  # chance is in the fitted variation
         hit = _met(maximum(1.0, w.n_experts), w.top_k, pool * busiest, e.routing_cv2)
         rows = maximum(1.0, pool * busiest * w.top_k / maximum(hit, 1.0))  # of a busy expert
         filled = rows / (rows + minimum(rows, e.tile / 2.0))

@@ -86,8 +86,8 @@ __all__ = [
     "shared_itl",
     "simulate",
     "summarise",
-    "turned_away",
     "ttft_constants",
+    "turned_away",
 ]
 
 

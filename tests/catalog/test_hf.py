@@ -540,7 +540,9 @@ def test_latent_attention_of_two_sizes_caches_a_window_and_what_an_indexer_reads
         assert memory.kv_cache_of(read, 1, tokens) == 2 * (picked + near)
     cores = {(c.window, c.picked): (n, c.heads, c.qk_dim) for n, c in read.cores}
     assert cores == {(0, 2048): (13, 128, 128 + 64), (512, 0): (33, 64, 192 + 64)}
-    longer = [inference.decode_step(inference.deploy(read, "B200", tp=8), context=n, batch=8).time for n in (4_000, 64_000)]
+    longer = [
+        inference.decode_step(inference.deploy(read, "B200", tp=8), context=n, batch=8).time for n in (4_000, 64_000)
+    ]
     assert longer[0] < longer[1] < 2 * longer[0]
     given = RECENT["defaults"]["dots3_note_text"]["config"] | {"sliding_window": 256, "index_topk": 1024}
     assert {(c.window, c.picked) for _, c in from_hf_config(given).cores} == {(0, 1024), (256, 0)}

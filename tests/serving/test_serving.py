@@ -148,7 +148,9 @@ def test_the_last_to_start_is_thrown_out_and_starts_again() -> None:
 
 @independent
 @pytest.mark.independent
-@pytest.mark.parametrize(("servers", "rate", "patience"), [(1, 0.8, 1.5), (4, 5.0, 0.5), (4, 4.0, 0.7), (16, 20.0, 0.2)])
+@pytest.mark.parametrize(
+    ("servers", "rate", "patience"), [(1, 0.8, 1.5), (4, 5.0, 0.5), (4, 4.0, 0.7), (16, 20.0, 0.2)]
+)
 def test_a_server_that_takes_nobody_who_would_be_late(servers: int, rate: float, patience: float) -> None:
     """Played: every server has a time at which it is free; who would wait too long goes away."""
     rng, now, away, count = random.Random(8), 0.0, 0, 120_000
