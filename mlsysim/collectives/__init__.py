@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mlsysim.collectives.trees import (
         direct_all_reduce,
         halving_doubling_all_reduce,
+        logarithmic_gather,
         pipelined_tree_all_reduce,
         tree_all_reduce,
         tree_bandwidth,
@@ -48,6 +49,7 @@ __all__ = [
     "hierarchical_all_reduce",
     "in_switch_all_reduce",
     "in_switch_tree_all_reduce",
+    "logarithmic_gather",
     "moe_dispatch",
     "pipelined_tree_all_reduce",
     "places_reached",

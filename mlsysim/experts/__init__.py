@@ -14,10 +14,11 @@ if TYPE_CHECKING:
         tokens_per_expert,
         two_batch_time,
     )
-    from mlsysim.experts.popular import uneven_experts_hit
+    from mlsysim.experts.popular import fullest_device, uneven_experts_hit
 
 __all__ = [
     "exchange_ratio",
+    "fullest_device",
     "grouped_share",
     "grouped_time",
     "moe_crossover",

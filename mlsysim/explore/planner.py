@@ -804,11 +804,13 @@ def _runs(degrees: Mapping[str, Any], schedule: str, sharding: str, m: Model, gl
         return np.full(len(degrees["pp"]), False)
     pp = degrees["pp"]
     runs = (pp > 1) & (degrees["virtual_stages"] == 1)
-    if schedule == "zb-v":
+    if schedule.endswith("-v"):
         runs &= 2 * pp <= m.n_layers + 2
     if schedule == "dualpipe":
         micro_batches = global_batch // (degrees["dp"] * degrees["micro_batch"])
         runs &= (pp % 2 == 0) & (micro_batches % 2 == 0) & (micro_batches >= 2 * pp)
+    if schedule == "dualpipe-v":
+        runs &= global_batch // (degrees["dp"] * degrees["micro_batch"]) >= 2 * pp
     return runs
 
 

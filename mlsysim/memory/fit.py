@@ -257,7 +257,8 @@ def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num 
         if core.ratio:
             total = total + kv_cache_compressed(layers, batch, tokens, core.window, core.ratio, core.cached, 0.0, size)
         elif core.latent_v:
-            total = total + kv_cache_mla(layers, batch, tokens, core.latent_v, core.rope_dim, size)
+            met = minimum(tokens, core.window) if core.window else tokens
+            total = total + kv_cache_mla(layers, batch, met, core.latent_v, core.rope_dim, size)
         elif core.window:
             total = total + kv_cache_window(0, layers, core.window, batch, tokens, core.kv_heads, mean, size)
         else:
@@ -671,7 +672,7 @@ def training_memory(
         kept in one, where each micro-batch would gather again.
     schedule : str
         Order of the pipeline: 1f1b; zb-h1, zb-v (as many micro-batches in flight on every device as there are stages);
-        dualpipe (one more, and two stages on every device).
+        dualpipe (one more, and two stages on every device); dualpipe-v (half of one more, and a stage in two chunks).
     recompute_layers : int, optional
         Only with full: so many layers of a stage; all of them when not given.
     recompute_modules : tuple of str
@@ -964,7 +965,7 @@ class _Stages:
             "virtual_stages": self.virtual_stages,
             "micro_batches": self.micro_batches,
             "position": 1 if last and self.schedule == "1f1b" else 0,
-            "extra": 1 if self.both_ends else 0,
+            "extra": {"dualpipe": 1, "dualpipe-v": 0.5}.get(self.schedule, 0),
         }
         if self.offload in ("activations", "both"):  # those of one micro-batch at a time
             pipeline |= {"micro_batches": self.virtual_stages * 0 + 1, "extra": 0}

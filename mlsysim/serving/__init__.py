@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         prompt_steps,
         sample_quantile,
         saturation_rate,
+        turned_away,
     )
     from mlsysim.serving.fleet.simulator import ROUTING, simulate
     from mlsysim.serving.loops import disorder, loop_rate, pools_rate, queue_wait, run_wait, shared_itl
@@ -93,5 +94,6 @@ __all__ = [
     "simulate",
     "summarise",
     "ttft_constants",
+    "turned_away",
 ]
 __getattr__, __dir__ = lazily(__name__)

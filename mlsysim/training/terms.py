@@ -25,6 +25,7 @@ from mlsysim.training.messages import (
 from mlsysim.training.parts import Efficiencies, Layout, Machine, StepTerms, Work
 
 _BLOCK = 8192  # plans evaluated at a time
+_PAIRED = {"dualpipe": 1, "dualpipe-v": 2}  # schedules that pair passes, and the chunks of a direction on a device
 UNSPLIT_TRAFFIC = 10 / 34  # of a layer's activations, without sequence parallelism (korthikanti2022recompute, eq. 2)
 
 
@@ -281,14 +282,15 @@ def _offloaded(p: Layout, m: Machine, tokens: Num, forward: Num, rest: Num, call
 
 def _idle(p: Layout, stage: Num, ready: Num, weights: Num, pair: Num, call: Ledger) -> Num:
     """The bubble of a schedule that takes the backward pass apart, in seconds of a step."""
-    if p.schedule == "dualpipe":
+    if p.schedule in _PAIRED:
+        chunks = _PAIRED[p.schedule]  # each a part of a device's work; cut in half there are twice as many
         return call(
             "bubble",
             parallelism.dualpipe_bubble,
-            pp=p.pp,
-            pair=pair,
-            backward_input=maximum(0.0, pair - ready - weights),
-            backward_weight=weights,
+            pp=chunks * p.pp,
+            pair=pair / chunks,
+            backward_input=maximum(0.0, pair - ready - weights) / chunks,
+            backward_weight=weights / chunks,
         )
     return call(
         "bubble",
@@ -414,10 +416,11 @@ def _paired(
     Beside products run the messages of another micro-batch, on multiprocessors that the products then lack. The first and
     last P + 1 passes have no partner: their messages stay in sight.
     """
-    if p.schedule != "dualpipe" and not p.overlap_experts:
+    if p.schedule not in _PAIRED and not p.overlap_experts:
         return alone, alone, 1.0
     gemm, attention, expert = alone
-    unpaired = minimum(1.0, (p.pp + 1.0) / micro_batches)
+    chunks = _PAIRED.get(p.schedule, 1)
+    unpaired = minimum(1.0, (chunks * p.pp + 1.0) / (chunks * micro_batches))
     left = 1.0 - where(expert > 0, e.messengers, 0.0)  # a dense model sends nothing to experts
     pair_gemm, pair_attention = gemm / left, attention / left
     pair_expert = call(
@@ -444,7 +447,7 @@ def _handed(
         micro_batch=p.micro_batch,
         hidden=w.hidden,
         micro_batches=1.0,
-        virtual_stages=p.virtual_stages,
+        virtual_stages=2.0 if p.schedule.endswith("-v") else p.virtual_stages,
         directions=where(p.pp > 1, 2.0, 0.0),
         shards=p.tp,  # every rank of a tensor-parallel group sends its part
         element_bytes=ELEMENT_BYTES,
@@ -455,7 +458,7 @@ def _handed(
         return hop, call(
             "bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks
         )
-    return hop * (unpaired if p.schedule == "dualpipe" else 1.0), 0.0
+    return hop * (unpaired if p.schedule in _PAIRED else 1.0), 0.0
 
 
 def _last(

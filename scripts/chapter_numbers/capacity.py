@@ -10,6 +10,22 @@ from mlsysim.serving_steps import step_model
 MET = (2, 2, 2, 8)  # tokens of the answers in the drawing of who is met
 
 
+def _admission(replica: capacity.Replica, ttft: float) -> dict[str, str]:
+    """A replica that gets a fifth more than it can complete and takes nobody who would wait too long."""
+    rate, patience, blocking = 1.2 * replica.capacity, ttft - replica.prefill_time, 1.0
+    for throughput in replica.throughputs[1:]:
+        blocking = float(capacity.erlang_b_step(blocking, rate, throughput))
+    away = float(serving.turned_away(rate, replica.capacity, blocking, patience))
+    return {
+        "rate": f"{rate:.3g}",
+        "patience": units.format(patience, "s", 2),
+        "away": share(away, 1),
+        "least": share(1 - replica.capacity / rate, 1),
+        "served": f"{rate * (1 - away):.3g}",
+        "after": units.format(float(serving.overload_wait(rate, replica.capacity, 600.0)), "s", 3),
+    }
+
+
 def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 8."""
     trace, code = catalog.trace("azure-conversation-2023"), catalog.trace("azure-code-2023")
@@ -82,6 +98,7 @@ def numbers() -> dict[str, Any]:
 
     return {
         "target": {"ttft": time(aims["ttft"]), "itl": time(aims["itl"])},
+        "admission": _admission(chosen, aims["ttft"]),
         "trace": {
             "prompt": f"{trace.input_len.value:,.0f}",
             "output": f"{trace.output_len.value:.0f}",

@@ -355,7 +355,7 @@ sys.exit(cli.main({command!r}))"""
         ([*ROOFLINE, "--efficiency", "5e-324", "--json"], "have no finite result"),
         ([*ROOFLINE, "--efficiency", "5e-324"], "have no finite result"),
         (["energy", "--devices", "8", "--time", "1e308", "--device", "H100", "--pue", "1.2", "--json"], "have no finite result"),
-        ([*ROOFLINE, "--device", "x" * 5000], "55 are known; 'mlsysim devices' lists them"),
+        ([*ROOFLINE, "--device", "x" * 5000], "56 are known; 'mlsysim devices' lists them"),
         (["sweep", "eq-ridge-point", "x" * 5000], "is not NAME=VALUES"),
         (["devices", "--what" + "x" * 5000], "unrecognized arguments: --whatxxx"),
         (["roofline", "--device", "H100", "--flops", "x" * 5000, "--bytes", "1"], "is not a quantity"),
