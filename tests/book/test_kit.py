@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import math
+import random
 import re
 import subprocess
 import sys
@@ -171,19 +173,27 @@ def test_normalised_gain(before: int, after: int, gain: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["training", "serving"])
-def test_a_capstone_accepts_its_sample_and_says_what_is_missing(name: str) -> None:
+@pytest.mark.parametrize("name", make_exercises.CAPSTONES)
+def test_a_capstone_grades_its_own_examples_and_says_what_is_missing(name: str) -> None:
+    text = capstones.texts(name)
+    assert sum(points for points, _ in text["rubric"]) == 10
+    points = []
+    for grade in capstones.GRADES:
+        found = capstones.check_report(name, capstones.sample(name, "ada", grade), "ada")
+        assert found.grade(text[grade]["marks"]) == grade, (grade, found)
+        assert all(0 <= m <= most for m, (most, _) in zip(text[grade]["marks"], text["rubric"], strict=True))
+        points.append(found.points)
+    assert points == sorted(points, reverse=True) and len(set(points)) == 3
     report = capstones.sample(name, "ada")
-    found = capstones.check_report(name, report, "ada")
-    assert found.points == found.full >= 10
-    assert f"of {found.full:g} points" in repr(found)
     if name == "training":
-        worse = report | {"days": [1.0, 2.0, 3.0]}
+        assert capstones.check_report(name, report, "ada").points == capstones.check_report(name, report, "ada").full
         large = report | {"plan": {"dp": 8 * report["nodes"], "micro_batch": 2, "recompute": "none"}}
-        assert capstones.check_report(name, large, "ada").points <= found.points - 2
-    else:
-        worse = report | {"devices": [1, 1, 1]}
-    assert capstones.check_report(name, worse, "ada").points <= found.points - 2
+        assert capstones.check_report(name, large, "ada").points <= points[0] - 2
+        with pytest.raises(InputError, match="8 devices"):
+            capstones.check_report(name, report | {"plan": {"dp": 8}}, "ada")
+    if name == "machine":
+        copied = report | {"measured": [r[1] for r in report["ranges"]]}
+        assert "no measurements" in repr(capstones.check_report(name, copied, "ada"))
     with pytest.raises(InputError, match="the parts that the brief names"):
         capstones.check_report(name, {}, "ada")
     with pytest.raises(UnknownNameError):
@@ -191,15 +201,35 @@ def test_a_capstone_accepts_its_sample_and_says_what_is_missing(name: str) -> No
     assert "**" in capstones.brief(name, "ada") != capstones.brief(name)
 
 
-def test_capstones_have_a_brief_a_rubric_a_sample_and_a_page() -> None:
+@pytest.mark.independent
+def test_nobody_earns_more_than_by_the_range_in_which_they_believe() -> None:
+    """The honesty row of the capstone, in the mean over what may be measured: bolder and more timid ranges earn less."""
+    report, drawn = capstones.sample("machine", "ada"), random.Random(7)
+    likely = [r[1] for r in report["ranges"]]
+    worlds = [[x * math.exp(drawn.gauss(0, 0.2)) for x in likely] for _ in range(100)]
+    earned = {}
+    for width in (0.05, 0.5, 1.0, 2.0, 4.0):  # of the honest one, whose ends are 1.2816 deviations away
+        size = width * 1.2816 * 0.2
+        said = report | {"ranges": [[x * math.exp(-size), x, x * math.exp(size)] for x in likely]}
+        rows = [capstones._machine(said | {"measured": world}, "ada")[-1] for world in worlds]
+        earned[width] = sum(r[1] for r in rows) / len(rows)
+    assert max(earned, key=lambda w: earned[w]) == 1.0, earned
+    assert earned[1.0] > 0 > earned[0.05]  # sure of what one cannot know: worse than to say nothing
+
+
+@pytest.mark.slow
+def test_a_machine_can_be_measured_as_its_capstone_asks() -> None:
+    times = capstones.measured(capstones.works("ada")[:2])
+    assert len(times) == 2 and all(1e-6 < t < 10 for t in times)
+
+
+def test_capstones_have_a_brief_milestones_a_rubric_and_examples() -> None:
     for name in make_exercises.CAPSTONES:
         for who in ("student", "master"):
             text = (ROOT / "exercises" / "capstones" / name / f"{who}.ipynb").read_text(encoding="utf-8")
-            assert "capstones.brief(" in text
-            assert "capstones.check_report(" in text
-            assert ("capstones.sample(" in text) == (who == "master")
-        assert len(capstones.PAGES[name]) > 500
-    assert len(capstones.RUBRIC) >= 5
+            assert "capstones.brief(" in text and "capstones.check_report(" in text and "## Milestones" in text
+            assert text.count("capstones.sample(") == (3 if who == "master" else 0)
+        assert len(capstones.texts(name)["distinction"]["page"]) > 500
 
 
 # Slides
