@@ -619,6 +619,6 @@ def test_nobody_expects_less_than_with_the_range_in_which_he_believes(nominal: f
         for high_by in (-0.2, -0.05, 0.0, 0.05, 0.2):
             if (low_by, high_by) != (0.0, 0.0) and honest[0] + low_by < honest[1] + high_by:
                 assert mean_score(honest[0] + low_by, honest[1] + high_by) > least
-    # By hand: the ends 4 and 6 of 80 %, and 7.6 measured; then a range that holds, which costs its width alone.
-    assert intervals.interval_score(4.0, 6.0, 7.6, 0.8) == pytest.approx(math.log(1.5) + 10 * math.log(7.6 / 6))
+    # By hand: the ends 4 and 6 of 80 %, and 7.8 measured; then a range that holds, which costs its width alone.
+    assert intervals.interval_score(4.0, 6.0, 7.8, 0.8) == pytest.approx(math.log(1.5) + 10 * math.log(7.8 / 6))
     assert intervals.interval_score(4.0, 6.0, 5.0, 0.8) == pytest.approx(math.log(1.5))
