@@ -12,8 +12,10 @@ import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-import make_exercises  # scripts, not packages
+import course_plan  # scripts, not packages
+import make_exercises
 import make_kit
+import numpy as np
 import pytest
 from slides import decks
 from slides.deck import ANSWER, NEARLY, NoDeck
@@ -151,13 +153,13 @@ def test_a_prairielearn_question_finds_the_library_in_its_course(tmp_path: Path)
 
 
 def test_the_test_before_and_the_test_after_ask_the_same_with_other_numbers() -> None:
-    assert len(make_kit.TWELVE) == len(set(make_kit.TWELVE)) == 12
-    before, key_before = make_kit.twelve("before")
-    after, key_after = make_kit.twelve("after")
+    assert len(make_kit.TWENTY) == len({exercise(id).objective for id in make_kit.TWENTY}) == 20
+    before, key_before = make_kit.twenty("before")
+    after, key_after = make_kit.twenty("after")
     assert before != after
     for rows, seed in ((key_before, "before"), (key_after, "after")):
         table = list(csv.DictReader(io.StringIO(make_kit._csv(rows))))
-        for id in make_kit.TWELVE:
+        for id in make_kit.TWENTY:
             several = [r for r in table if r["exercise"] == id]
             assert len(several) >= 3
             assert sum(r["right"] == "1" for r in several) == 1
@@ -167,9 +169,54 @@ def test_the_test_before_and_the_test_after_ask_the_same_with_other_numbers() ->
             assert exercise(id).title in (before if seed == "before" else after)
 
 
-@pytest.mark.parametrize(("before", "after", "gain"), [(4, 10, 0.75), (0, 12, 1.0), (6, 3, -0.5), (12, 12, 0.0)])
+@pytest.mark.parametrize(("before", "after", "gain"), [(4, 12, 0.5), (0, 20, 1.0), (10, 5, -0.5), (20, 20, 0.0)])
 def test_normalised_gain(before: int, after: int, gain: float) -> None:
-    assert make_kit.gain(before, after) == gain
+    assert course_plan.gain(before, after) == gain
+
+
+@pytest.mark.independent
+def test_an_effect_is_that_of_a_textbook(tmp_path: Path) -> None:
+    """Borenstein et al. 2009, chapter 4: 50 pairs, a change of 3, a deviation of 7.1005, a correlation of 0.7."""
+    rng = np.random.default_rng(4)
+    first, second, _ = (
+        np.linalg.qr(np.column_stack([np.ones(50), rng.normal(size=(50, 2))]))[0].T[[1, 2, 0]] * 7.0
+    )  # of unit length
+    made = course_plan.effect(
+        (100 + 7.1005 * first).tolist(), (103 + 7.1005 * (0.7 * first + math.sqrt(1 - 0.7**2) * second)).tolist(), 200
+    )
+    assert made.g == pytest.approx(0.4160, abs=2e-4)
+    assert (made.g_range[1] - made.g) / 1.96 == pytest.approx(math.sqrt(0.0127), rel=0.01)
+    file = tmp_path / "scores.csv"
+    file.write_text("student,before,after\na,4,12\nb,8,14\nc,6,\nd,10,15\ne,5,11\n", encoding="utf-8")
+    found = course_plan.read(file)
+    assert found.students == 4 and found.gain == pytest.approx((8 / 16 + 6 / 12 + 5 / 10 + 6 / 15) / 4)
+    for wrong in (
+        "student\na\n",
+        "before,after\n1,2\n3,4\n",
+        "before,after\n1,x\n3,4\n5,6\n",
+        "before,after\n1,2\n3,99\n5,6\n",
+    ):
+        file.write_text(wrong, encoding="utf-8")
+        with pytest.raises(InputError):
+            course_plan.read(file)
+
+
+def test_a_syllabus_has_the_hours_of_the_book_and_of_its_exercises() -> None:
+    for weeks, count in ((course_plan.FOURTEEN, 14), (course_plan.SIX, 6)):
+        rows = course_plan.syllabus(weeks).splitlines()[2:]
+        assert len(rows) == count + 1
+        for row, (_, what) in zip(rows, weeks, strict=False):
+            cells = [c.strip() for c in row.strip("|").split("|")]
+            ids = re.findall(r"`(\d\d\.\d+)`", cells[3])
+            names = [x for x in what if isinstance(x, str)]
+            hours = sum(EXERCISES[i].minutes for i in ids) / 60
+            hours += sum(h for n in names for _, h in capstones.texts(n)["milestones"])
+            assert float(cells[5]) == pytest.approx(hours, abs=0.051)
+            read = len(what) - len(names)
+            assert 0.4 * read <= float(cells[4]) <= 0.8 * read  # a chapter's core stays within 45 minutes
+    kit = make_kit._README
+    assert "course_plan.py scores.csv" in kit and "{fourteen}" in kit
+    assert "{{< include _syllabi.qmd >}}" in (ROOT / "book" / "teaching.qmd").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
