@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlsysim import units
-from mlsysim._numeric import Num, exp, log, sqrt
+from mlsysim._numeric import Num, exp, log, maximum, sqrt
 from mlsysim.efficiencies import pooled_share
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError, unknown_name
@@ -35,6 +35,7 @@ __all__ = [
     "error_quantiles",
     "interval",
     "interval_end",
+    "interval_score",
     "log_error",
     "log_gap",
     "odds",
@@ -179,6 +180,41 @@ def run_spread(spread: Num, common: Num, weight: Num) -> Num:
     Source: gelman2006multilevel, section 3: the variance of a group's mean after pooling, and that of a new point in it.
     """
     return spread * sqrt(1.0 - common * weight)
+
+
+@equation(
+    "eq-interval-score",
+    formula="log(high / low) + 2 / (1 - nominal) * max(0, log(low / measured), log(measured / high))",
+    domain={"low": POSITIVE, "high": POSITIVE, "measured": POSITIVE, "nominal": "(0, 1)"},
+    relations=("low <= high",),
+)
+def interval_score(low: Num, high: Num, measured: Num, nominal: Num) -> Num:
+    """What a range costs: its width, and by how much it is missed, times two over the share that may lie outside.
+
+    Formula: S = ln(u / l) + 2 / (1 - n) max(0, ln(l / m), ln(m / u)).
+
+    Parameters
+    ----------
+    low, high : float or array, 1
+        Ends l and u of the range, in any one unit.
+    measured : float or array, 1
+        What was measured, m.
+    nominal : float or array, 1
+        Share n of cases that the range is to hold, with half of the others on either side.
+
+    Returns
+    -------
+    float or array, 1
+        The smaller the better.
+
+    Assumptions: none. Whoever gives the quantiles (1 - n) / 2 and (1 + n) / 2 of what he believes expects the smallest score.
+
+    >>> round(interval_score(1.0, 2.0, 1.5, 0.8), 3), round(interval_score(1.0, 2.0, 2.2, 0.8), 3)
+    (0.693, 1.646)
+
+    Source: gneiting2007scoring, section 6.2, equation (43): the interval score; here of logarithms.
+    """
+    return log(high / low) + 2.0 / (1.0 - nominal) * maximum(0.0, log(low / measured), log(measured / high))
 
 
 @dataclass(frozen=True)

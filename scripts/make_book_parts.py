@@ -20,6 +20,7 @@ import book_glossary
 import book_reality
 import book_scoreboard
 import chapter_numbers
+import course_plan
 import make_reference
 import yaml
 from chapter_numbers import whole
@@ -451,6 +452,7 @@ def texts() -> dict[str, str]:
         "book/_rows.qmd": row_tables,
         "book/_first.qmd": first_answer,
         "book/_ways.qmd": lambda: HEADER + whole.ways(),
+        "book/_syllabi.qmd": lambda: HEADER + course_plan.book(),
         "book/assets/journey.svg": lambda: pictures.journey().svg() + "\n",
         "book/_glossary.qmd": lambda: HEADER + book_glossary.text(),
         "book/_cheatsheet.qmd": lambda: HEADER + sheet.text(make_reference.latex_by_label()),

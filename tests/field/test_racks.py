@@ -158,7 +158,7 @@ def test_nine_times_less_leaves_a_rack() -> None:
 
 # The exercises by hand: the public demo's numbers and the arithmetic, typed; nothing of the library stands on this side.
 
-_U = 86400 / (1.5e7 + 86400)
+_U = 1 / (180 + 1)
 _Q, _M = 0.9, 10800.0
 _T1, _T2 = math.sqrt(2 * 1 * _M / _Q), math.sqrt(2 * 15 * _M / (1 - _Q))
 BY_HAND: dict[str, float] = {

@@ -968,7 +968,7 @@ def step_of_the_demo(replicas: int) -> float:
     running = 1.0
     for _ in range(200):
         step = (140e9 + running * 0.4e9) / 13.4e12
-        running = 80.0 / replicas * (0.09 + 200 * (step + (running - 1) * 0.09 / 200))
+        running = 95.0 / replicas * (0.09 + 200 * (step + (running - 1) * 0.09 / 200))
     return step
 
 
@@ -996,7 +996,7 @@ BY_HAND = {
     "08.12": 0.08 * (0.25 + 4) / 2,
     "08.13": 10 * (1 - 0.35 * math.exp(-2 * 0.2)) * 0.62,
     # Prompts bind: with equal mean and deviation the time inside is exponential, and a step is under way before it.
-    "08.14": next(r for r in range(13, 400) if math.exp(-(1 - 7.2 / r) * (0.55 - step_of_the_demo(r)) / 0.09) <= 0.01),
+    "08.14": next(r for r in range(13, 400) if math.exp(-(1 - 8.55 / r) * (0.55 - step_of_the_demo(r)) / 0.09) <= 0.01),
     "08.17": share_of_the_demo() / (1 - share_of_the_demo()) * (1 / 4 + 0.25) / (1 / 4 + 1) * 0.06,
     # Of a walk that has to go 3 s at a mean pace of 0.5: by its density, in slices of a thousandth of a second.
     "08.18": sum(
