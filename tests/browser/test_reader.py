@@ -33,7 +33,10 @@ def test_a_guess_is_kept_and_comes_back_at_its_answer_beside_the_book_s(book_sit
 
 def test_a_guess_stands_in_the_view_whose_axis_it_is(book_site: str, page: Any) -> None:
     page.goto(f"{book_site}/book/11-reliability.html")
-    field, view = page.get_by_role("textbox", name="How often should it have saved"), page.locator("[data-live-view=view_interval]")
+    field, view = (
+        page.get_by_role("textbox", name="How often should it have saved"),
+        page.locator("[data-live-view=view_interval]"),
+    )
     field.fill("600 s")  # ten minutes, on an axis of minutes
     here, line = view.locator("p.guess-here"), view.locator("path.guess-here")
     assert here.inner_text() == "Your guess: 600 s"

@@ -174,11 +174,12 @@ def dots3_note(p: Plan) -> None:
     own = {int(key): given.inner(key).raw for key in given.raw if key.isdigit() and len(key) < 9}
     mixers = []
     for i, kind in enumerate(kinds):
-        layer, sizes = (one := c.but(**own.get(i, {}))), latent(one) | {"heads": one.size("num_attention_heads")}
+        layer = c.but(**own.get(i, {}))
+        sizes: dict[str, Any] = latent(layer) | {"heads": layer.size("num_attention_heads")}
         if kind == NEAR:
             reach: dict[str, Any] = {"window": c.size("sliding_window", "sliding_window_size", default=512)}
         else:
-            picks = {
+            picks: dict[str, Any] = {
                 "heads": layer.size("index_n_heads"),
                 "size": layer.size("index_head_dim"),
                 "q_rank": sizes["q_rank"],

@@ -32,7 +32,7 @@ def read(table: str, folder: Path = HERE, withdrawn: bool = False) -> list[dict[
     if hashlib.sha256(content).hexdigest() != file["sha256"]:
         raise ValueError(f"{table}.csv is not that of version {said['version']}: its sha256 differs")
     fields = next(r for r in said["recordSet"] if r["@id"] == table)["field"]
-    types = {f["source"]["extract"]["column"]: TYPES[f["dataType"]] for f in fields}
+    types: dict[str, Any] = {f["source"]["extract"]["column"]: TYPES[f["dataType"]] for f in fields}
     rows = csv.DictReader(content.decode("utf-8").splitlines())
     out = (
         set()

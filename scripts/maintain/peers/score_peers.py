@@ -128,7 +128,7 @@ def main() -> None:
         own: dict[str, Any] = {"name": name, "version": version, "where": where}
         record[peer] = own
         for class_name in CLASSES[peer]:
-            said = {
+            said: dict[str, Any] = {
                 i: a.get(class_name, a.get("value"))
                 for i, a in found.items()
                 if a.get(class_name, a.get("value")) is not None
