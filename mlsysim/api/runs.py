@@ -58,7 +58,7 @@ class Comparison(Result):
         return f"understood: {' '.join(said) or 'nothing of the question'}"
 
     def _rows(self, rows: Sequence[Row]) -> list[tuple[str, ...]]:
-        found = []
+        found: list[tuple[str, ...]] = []
         for row in rows:
             unit = QUANTITIES[row.figure.name][1]
             ends = "-" if row.ends is None else " to ".join(units.format(e, unit, 3) for e in row.ends)
