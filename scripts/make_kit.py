@@ -27,7 +27,7 @@ from build_lab import package_files
 from live.engine import LEFT_OUT
 
 import mlsysim
-from mlsysim import units
+from mlsysim import catalog, units
 from mlsysim.course.exercises import OBJECTIVES, Exercise, assignment, exercise, worked
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -158,12 +158,16 @@ def bare(e: Exercise, seed: str, power: int = 0) -> str:
     text = prompt(e, seed)
     if e.form == "word":
         return text
-    text = re.sub(r",? or (?:as )?a percentage,? such as '[^']*'", "", text)
-    sentences = (s for s in re.split(r"(?<=[.?]) (?=[A-Z(])", text) if "text with a unit" not in s)
     unit = _SMALLER[power] if power and e.unit == "s" else e.unit
     times = f" times 10^{power}" if power and unit == e.unit else ""
     alone = f"(Give the number alone{times}{'' if unit == '1' else f', in {unit}'}.)"
-    return " ".join([*sentences, alone])
+    return f"{without_ways(text)} {alone}"
+
+
+def without_ways(text: str) -> str:
+    """A prompt without the ways to write an answer that the library reads."""
+    text = re.sub(r",? or (?:as )?a percentage,? such as '[^']*'", "", text)
+    return " ".join(s for s in re.split(r"(?<=[.?]) (?=[A-Z(])", text) if "text with a unit" not in s)
 
 
 def _answer(value: float, fraction: int, tolerance: float, feedback: str) -> str:
@@ -354,7 +358,12 @@ def twenty(seed: str) -> tuple[str, list[list[str]]]:
         texts, at = choices(id, seed)
         names = {units.format(m.ways[0](g), e.unit): m.name for m in reversed(e.mistakes)}
         listed = "\n".join(f"{'abcd'[i]}. {t}" for i, t in enumerate(texts))
-        parts.append(f"## {number}. {e.title}\n\n{prompt(e, seed)}\n\n{listed}")
+        printed = ""  # a room without computers has no datasheets either
+        if "device" in g:
+            d = catalog.device(g["device"])
+            peak, memory = units.format(d.peak_flops["bf16"], "FLOP/s"), units.format(d.memory_bandwidth, "byte/s")
+            printed = f" ({d.name}: dense bf16 peak {peak}, memory {memory}.)"
+        parts.append(f"## {number}. {e.title}\n\n{without_ways(prompt(e, seed))}{printed}\n\n{listed}")
         rows += [
             [str(number), id, e.objective, "abcd"[i], str(int(i == at)), "" if i == at else names.get(t, "")]
             for i, t in enumerate(texts)

@@ -157,6 +157,11 @@ def test_the_test_before_and_the_test_after_ask_the_same_with_other_numbers() ->
     before, key_before = make_kit.twenty("before")
     after, key_after = make_kit.twenty("after")
     assert before != after
+    assert "text with a unit" not in before  # there are choices, and no computer
+    for text, seed in ((before, "before"), (after, "after")):
+        for id in make_kit.TWENTY:
+            device = exercise(id).draw(seed).texts().get("device")
+            assert device is None or f"({device}: dense bf16 peak" in text
     for rows, seed in ((key_before, "before"), (key_after, "after")):
         table = list(csv.DictReader(io.StringIO(make_kit._csv(rows))))
         for id in make_kit.TWENTY:
