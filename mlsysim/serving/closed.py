@@ -24,10 +24,6 @@ PASS = 8192.0
 # Generations on which servers multiply few rows with block-scaled weights slowly: MI300X, SGLang 0.5.7 (its cookbook: 13 runs of
 # three models at 1.8 to 2.7 times what the kernels of the others take; Llama-4-Scout in 16 bits, same device and server, at once).
 SLOW_BLOCKS = ("CDNA 3",)
-# Start and tail of a layer's experts in four bits, s: routing, quantising, both products and the sum in one call, at one token on a
-# B300 25.7 us (flashinfer-ai/flashinfer pull request 5301, TRTLLM NVFP4, H=7168, I=2048, 32 of 256 experts), less 3.6 us in which
-# it loads its one expert of 25 MB at 0.86 of the memory's bandwidth.
-FUSED_START = 22e-6
 _MORE = 3.0  # prompts that join another in a pass, where many wait
 _IDLE = 1e-9  # load of a loop in which nobody waits
 _ROUNDS = 2  # of Little's law; a third moves no answer by a hundredth
@@ -81,7 +77,7 @@ class ServerOverheads(Result):
     """Overheads of inference servers beyond efficiencies measured on kernels alone; the defaults add none.
 
     ``starts`` is what starts of kernels and hops of messages take, over what they take alone; ``grouped`` the same of all that
-    a layer does around the grouped products of its experts (routing, sorting, quantising); ``fused`` is 1 where one kernel does
+    a layer does around the grouped products of its experts (routing, sorting, quantising); ``fused`` the kernels of the one call that does
     it all; ``routing_cv2`` the squared variation of how popular experts are; ``hops`` the share of a hop's latency that is left
     inside a domain, where one kernel reduces, adds and normalises; ``prompts`` what a pass with prompts takes, over its
     kernels alone; ``sequence`` what a server does on its host for each sequence of a step, in seconds; ``copies`` is 1 where
@@ -108,7 +104,7 @@ def server_constants(work: Work, fused: Num, constants: Constants, blocks: Num =
     work : Work
         What the model asks for.
     fused : float
-        1 where the products of experts run in four bits, for which servers have one kernel that other formats lack.
+        Kernels of the one call that does the products of experts in four bits, which other formats lack; 0 where they run in another.
     constants : Constants
         Of class ``serving_tpot``; none changes nothing.
     blocks : float
@@ -144,7 +140,7 @@ def ttft_constants(work: Work, constants: Constants, captured: Num = 0.0, fused:
     captured : float
         1 where prompts run from captured graphs.
     fused : float
-        1 where one kernel stands for both grouped products of a layer and all around them, as in :class:`ServerOverheads`.
+        Above 0 where one call stands for both grouped products of a layer and all around them, as in :class:`ServerOverheads`.
     """
     if not constants:
         return 0.0, 0.0, 1.0
@@ -320,8 +316,8 @@ def served(eff: Efficiencies, by: ServerOverheads) -> Efficiencies:
         name="served",
         kernel_start=eff.kernel_start * by.starts,
         attention_start=eff.attention_start * by.starts,
-        # one call in place of two grouped products and all around them: half of its start for each of the two
-        grouped_start=where(by.fused > 0, FUSED_START / 2.0, eff.grouped_start * by.grouped),
+        # one call in place of two grouped products and all around them: half of its kernels' starts for each of the two
+        grouped_start=where(by.fused > 0, eff.kernel_start * by.fused / 2.0, eff.grouped_start * by.grouped),
         link_latency=eff.link_latency * by.starts,
         switch_time=eff.switch_time * by.starts,
         sequence_overhead=eff.sequence_overhead + by.sequence,

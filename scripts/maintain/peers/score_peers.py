@@ -12,7 +12,6 @@ import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,18 +111,18 @@ def decided(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Score peers on the rows that ship.")
     for peer in CLASSES:
-        parser.add_argument(f"--{peer}", metavar="PYTHON", help="its interpreter; or a file of its answers (.json)")
+        parser.add_argument(
+            f"--{peer}",
+            metavar="PYTHON",
+            help="its interpreter; with :FILE.json behind it, answers that it has given already",
+        )
     given = {k.replace("_", "-"): v for k, v in vars(parser.parse_args()).items() if v}
     record = tomllib.loads(scoreboard.PEERS.read_text(encoding="utf-8")) if scoreboard.PEERS.exists() else {}
-    for peer, python in given.items():
-        found = (
-            json.loads(Path(python).read_text(encoding="utf-8")) if python.endswith(".json") else answers(peer, python)
-        )
-        distribution = DISTRIBUTIONS.get(peer, peer)
-        version = f"{distribution} of {date.today().isoformat()}"
-        if not python.endswith(".json"):
-            code = f"from importlib.metadata import version; print(version({distribution!r}))"
-            version = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    for peer, told in given.items():
+        python, _, file = told.partition(":")
+        found = json.loads(Path(file).read_text(encoding="utf-8")) if file else answers(peer, python)
+        code = f"from importlib.metadata import version; print(version({DISTRIBUTIONS.get(peer, peer)!r}))"
+        version = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
         name, where = WHERE[peer]
         own: dict[str, Any] = {"name": name, "version": version, "where": where}
         record[peer] = own
