@@ -62,11 +62,6 @@ class Loop(Result):
     requests_per_s: Num  # of all replicas together
     tokens_per_s: Num  # of answers
 
-    @property
-    def tokens_per_s_user(self) -> Num:
-        """What one user reads, as benchmarks count it: the inverse of the time per output token."""
-        return 1.0 / self.tpot
-
 
 @dataclass(frozen=True)
 class ServerOverheads(Result):
