@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -317,12 +316,3 @@ def compared(run: Measured, given: Mapping[str, Any]) -> Comparison:
 
 
 _NAMES: Mapping[str, Callable[[Any], Any]] = {"model": catalog.model, "device": catalog.device}
-
-
-def spread_in_words(error: float) -> str:
-    """A log error as a percentage.
-
-    >>> spread_in_words(0.1)
-    '11 %'
-    """
-    return f"{100 * (exp(abs(error)) - 1):.0f} %"

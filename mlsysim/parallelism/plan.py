@@ -249,11 +249,6 @@ class Plan:
         return self.tp * self.pp * self.cp * self.dp
 
     @property
-    def stage_copies(self) -> int:
-        """Stages whose weights a device holds: two with DualPipe, which feeds micro-batches from both ends."""
-        return 2 if self.schedule == "dualpipe" else 1
-
-    @property
     def recomputed(self) -> tuple[str, ...]:
         """Parts of a layer that are computed again, by name: selective without further words is the attention core."""
         return (self.recompute_modules or ("core_attn",)) if self.recompute == "selective" else ()

@@ -66,11 +66,6 @@ class Loop(Result):
     spread: Num  # standard deviation of the lengths over their mean
     pace: Num  # time per output token if no prompt of others came
 
-    @property
-    def tokens_per_s_user(self) -> Num:
-        """What one user reads, as benchmarks count it: the inverse of the time per output token."""
-        return 1.0 / self.tpot
-
 
 @dataclass(frozen=True)
 class ServerOverheads(Result):
