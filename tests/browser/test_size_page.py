@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "scripts" / "maintain"), str(ROOT / "tests" / "commands")]
 
 from audit_access import AXE  # noqa: E402
+from test_runs import BENCH  # noqa: E402
 from test_sizing import CASES  # noqa: E402
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -122,6 +123,16 @@ def test_an_address_a_command_a_config_and_an_error(live_site: str, page: Any, w
     page.wait_for_function("() => document.querySelector('.size-answer').innerText.includes('tokens of cache: ')")
     page.wait_for_function(RESTS)
     page.locator("[name=config]").fill("")
+    run = tmp_path / "run.json"
+    run.write_text(json.dumps(BENCH), encoding="utf-8")
+    for name, value in {"model": "Llama-3.1-8B", "device": "H100", "count": "", "tp": "", "max_model_len": ""}.items():
+        page.locator(f"[name={name}]").evaluate("(field, value) => { field.value = value; }", value)
+    page.locator("[name=task]").select_option("serve")
+    page.locator("#size-run").set_input_files(run)
+    page.get_by_text("Without it:").first.wait_for(state="attached")
+    assert "mean_tpot" not in page.url, "the run stays here"
+    page.wait_for_function(RESTS)
+    page.locator("[name=measured]").fill("")
     page.locator("[name=model]").fill("Lama")
     page.get_by_role("button", name="Size it").click()
     page.get_by_role("alert").get_by_text("unknown model 'Lama'").wait_for()
