@@ -71,6 +71,9 @@ check: setup ## the fast subset, for between two edits: about a minute
 validate: setup ## published figures beside our predictions, by class and group
 	$(PY) -m mlsysim.cli validate
 
+scoreboard: setup ## predict the blind rows again and write the scoreboard's tables (some minutes; peers: scripts/maintain/peers)
+	$(BIN)/python scripts/maintain/predict_blind.py && $(BIN)/python scripts/book_scoreboard.py --write
+
 mutations: setup ## plant every mistake of tests/mutations.toml (make test plants as many as twenty seconds allow)
 	MLSYSIM_NIGHTLY=1 $(PYTEST) -q -m nightly tests/house/test_mutations.py
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, cached_property, wraps
+from importlib import import_module
+from pathlib import Path
 from sys import float_info
 from textwrap import dedent
 from types import CodeType, MappingProxyType
@@ -42,6 +44,7 @@ __all__ = [
     "label_of",
     "lookup",
     "recording",
+    "registered",
     "shorten",
     "signature_of",
     "unchecked",
@@ -223,6 +226,18 @@ class Equation:
 _registry: dict[str, Equation] = {}
 # Every equation of the book by its label, as far as its module is loaded.
 REGISTRY: Mapping[str, Equation] = MappingProxyType(_registry)
+
+
+@cache
+def registered() -> Mapping[str, Equation]:
+    """Every equation of the book by its label: a module registers its own when it is imported, so all that have some are."""
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        if "@equation(" in path.read_text(encoding="utf-8"):
+            import_module(".".join((__package__, *path.relative_to(folder).with_suffix("").parts)))
+    return REGISTRY
+
+
 # Who is listening. Of a context, not of the process: what another thread computes meanwhile is not written down here.
 _tracers: ContextVar[tuple[set[str], ...]] = ContextVar("recorders", default=())
 
@@ -230,11 +245,10 @@ _tracers: ContextVar[tuple[set[str], ...]] = ContextVar("recorders", default=())
 def lookup(label: str) -> Equation:
     """The equation that a label names.
 
-    >>> import mlsysim.roofline
     >>> lookup("eq-ridge-point").name
     'ridge_point'
     """
-    if label not in _registry:
+    if label not in _registry and label not in registered():
         raise unknown_name("equation", label, _registry)
     return _registry[label]
 

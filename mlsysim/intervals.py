@@ -3,15 +3,17 @@
 The spreads, the rows they stand on and the coverage that was checked are data; nothing is fitted here.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any
 
 from mlsysim import units
-from mlsysim._numeric import Num, exp, log, sqrt
+from mlsysim._numeric import Num, exp, log, maximum, sqrt
 from mlsysim.efficiencies import pooled_share
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.errors import InputError, unknown_name
@@ -26,18 +28,24 @@ __all__ = [
     "ErrorQuantiles",
     "Interval",
     "Recentred",
+    "apart",
     "came",
     "checks",
     "class_names",
     "error_quantiles",
     "interval",
     "interval_end",
+    "interval_score",
     "log_error",
+    "log_gap",
+    "odds",
+    "odds_once_measured",
     "place_name",
     "places",
     "recentred",
     "run_spread",
     "run_weight",
+    "scale_of",
     "seen",
     "spread_of",
     "unseen",
@@ -45,9 +53,11 @@ __all__ = [
 ]
 
 KNOWN, NEW = "known", "new"  # domain of a prediction: sources were there, and err no more than where none was; or not
+ODDS = 2.0 / 3.0  # that a plan is the slower one, from which on it is not recommended however simple it is
 LARGEST = 2.5  # a range wider than this factor each way says that we do not know
 STRENGTH = 4.0  # votes of a class for a place, and of all for a class: the variance within places over that between
 _TOGETHER = "these parts together"
+_STEPS = 41  # of the integrals over what a measurement may say, and over how large its error is
 
 
 def __dir__() -> list[str]:
@@ -172,6 +182,41 @@ def run_spread(spread: Num, common: Num, weight: Num) -> Num:
     return spread * sqrt(1.0 - common * weight)
 
 
+@equation(
+    "eq-interval-score",
+    formula="log(high / low) + 2 / (1 - nominal) * max(0, log(low / measured), log(measured / high))",
+    domain={"low": POSITIVE, "high": POSITIVE, "measured": POSITIVE, "nominal": "(0, 1)"},
+    relations=("low <= high",),
+)
+def interval_score(low: Num, high: Num, measured: Num, nominal: Num) -> Num:
+    """What a range costs: its width, and by how much it is missed, times two over the share that may lie outside.
+
+    Formula: S = ln(u / l) + 2 / (1 - n) max(0, ln(l / m), ln(m / u)).
+
+    Parameters
+    ----------
+    low, high : float or array, 1
+        Ends l and u of the range, in any one unit.
+    measured : float or array, 1
+        What was measured, m.
+    nominal : float or array, 1
+        Share n of cases that the range is to hold, with half of the others on either side.
+
+    Returns
+    -------
+    float or array, 1
+        The smaller the better.
+
+    Assumptions: none. Whoever gives the quantiles (1 - n) / 2 and (1 + n) / 2 of what he believes expects the smallest score.
+
+    >>> round(interval_score(1.0, 2.0, 1.5, 0.8), 3), round(interval_score(1.0, 2.0, 2.2, 0.8), 3)
+    (0.693, 1.646)
+
+    Source: gneiting2007scoring, section 6.2, equation (43): the interval score; here of logarithms.
+    """
+    return log(high / low) + 2.0 / (1.0 - nominal) * maximum(0.0, log(low / measured), log(measured / high))
+
+
 @dataclass(frozen=True)
 class Recentred(Result):
     """What runs of one's own say of the predictions of a class: by how much to move them, and how much narrower the range is."""
@@ -257,6 +302,8 @@ class ErrorQuantiles(Result):
 class Interval(Result):
     """A prediction and the range in which a measurement is expected."""
 
+    NUMBERS = "value low high domain missing unknown quantiles"
+
     value: Num
     low: Num
     high: Num
@@ -305,6 +352,16 @@ class Interval(Result):
     def ends(self) -> tuple[Num, Num]:
         return self.low, self.high
 
+    def told_apart(self, shared: float) -> float:
+        """How many times as long as this another prediction must be for odds of two in three that it is the longer one.
+
+        Log errors of both are as wide as the range and share a part of their variance, the machine, the model and the software
+        being the same: that part cancels (:func:`apart`).
+        """
+        q = self.quantiles
+        scale = scale_of((q.high - q.low) / 2.0, q.nominal)
+        return math.exp(log_gap(ODDS, apart(scale, scale, shared)))
+
     def summary(self) -> list[str]:
         return format_rows(
             f"{format_value(self.value, '1')}, expected {format_value(self.low, '1')} to {format_value(self.high, '1')}",
@@ -330,18 +387,6 @@ class Interval(Result):
             f"range of a prediction of class {q.class_name}", ends, (Input("predicted", self.value, "1"),), [str(self)]
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The prediction, both ends in its unit, and what they were counted on."""
-        return {
-            "value": plain(self.value),
-            "low": plain(self.low),
-            "high": plain(self.high),
-            "domain": self.domain,
-            "missing": list(self.missing),
-            "unknown": self.unknown,
-            "quantiles": self.quantiles.to_dict(),
-        }
-
     def __str__(self) -> str:
         q = self.quantiles
         return (
@@ -354,6 +399,73 @@ class Interval(Result):
 def _times(factor: Num) -> str:
     """A factor in words, with more digits where two would say 1.00."""
     return f"x{factor:.2f}" if abs(factor - 1.0) >= 0.05 else f"x{factor:.4f}"
+
+
+def odds(gap: float, scale: float) -> float:
+    """The chance that the greater one of two predictions is measured to be the greater: how far apart they are against how they err.
+
+    Formula: p = (1 + g / sqrt(2 s^2 + g^2)) / 2, Student's law with two degrees of freedom: normal errors whose size differs from
+    question to question, exponentially in 1 / size^2. Most errors are small and a few are large.
+
+    Parameters
+    ----------
+    gap : float
+        ln(greater / smaller) as predicted; of a target, ln(target / prediction).
+    scale : float
+        Of the error of that gap, as of :func:`apart` or :func:`scale_of`.
+
+    >>> odds(0.0, 0.1), round(odds(0.1, 0.1), 3), odds(0.1, 0.0)
+    (0.5, 0.789, 1.0)
+    """
+    width = math.hypot(gap, math.sqrt(2.0) * scale)
+    return 0.5 if width == 0 else (1.0 + gap / width) / 2.0
+
+
+def log_gap(chance: float, scale: float) -> float:
+    """How far apart two predictions must be for these odds: :func:`odds`, turned round.
+
+    >>> round(odds(log_gap(0.8, 0.3), 0.3), 12)
+    0.8
+    """
+    return scale * (2.0 * chance - 1.0) / math.sqrt(2.0 * chance * (1.0 - chance))
+
+
+def scale_of(end: float, chance: float) -> float:
+    """The scale of errors of which so many lie within an end, each way: of a range, or of errors counted.
+
+    >>> round(scale_of(log_gap(0.9, 0.2), 0.8), 12)
+    0.2
+    """
+    return end / log_gap((1.0 + chance) / 2.0, 1.0)
+
+
+def apart(a: float, b: float, share: float) -> float:
+    """Scale of the difference of two log errors that have a share of their variance in common: of equal ones that part cancels.
+
+    >>> [round(apart(0.2, 0.2, share), 3) for share in (0.0, 0.5, 1.0)]
+    [0.283, 0.2, 0.0]
+    """
+    return math.sqrt((a - b) ** 2 + 2.0 * (1.0 - share) * a * b)
+
+
+def odds_once_measured(gap: float, a: float, b: float, share: float) -> float:
+    """The chance to choose the right one of two after the first was measured, on average over what the measurement may say.
+
+    Formula: a measurement tells the first's error, and of the second's the part that goes with it. What is left of the gap has the
+    scale b sqrt(1 - share^2).
+
+    >>> odds_once_measured(0.1, 0.2, 0.2, 0.5) > odds(0.1, apart(0.2, 0.2, 0.5))
+    True
+    """
+    left = b * math.sqrt(1.0 - share**2)
+    if left == 0:
+        return 1.0
+    told = math.sqrt(max(0.0, apart(a, b, share) ** 2 - left**2))
+    normal = NormalDist()
+    middles = [(i + 0.5) / _STEPS for i in range(_STEPS)]
+    drawn = [normal.inv_cdf(m) for m in middles]
+    sizes = [1.0 / math.sqrt(-math.log(m)) for m in middles]
+    return math.fsum(normal.cdf(abs(gap / size + told * z) / left) for size in sizes for z in drawn) / _STEPS**2
 
 
 @cache

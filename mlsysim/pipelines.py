@@ -18,9 +18,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
-# Orders that can be run. Interleaved is 1f1b's bubble with all forward passes first; the last three split the backward pass.
-ORDERS = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe")
-_SPLIT = ("zb-h1", "zb-v", "dualpipe")
+# Orders that can be run. Interleaved is 1f1b's bubble with all forward passes first; the last four split the backward pass.
+ORDERS = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe", "dualpipe-v")
+_SPLIT = ("zb-h1", "zb-v", "dualpipe", "dualpipe-v")
+_ALONG_A_V = ("zb-v", "dualpipe-v")  # two thin chunks on each device, down and up again
 _MOST = {"pp": 64, "micro_batches": 1024, "virtual_stages": 32}
 Job = tuple[
     str, int, int
@@ -43,7 +44,7 @@ class TimedPipeline(Result):
 
 def _device(kind: str, pp: int, micro_batches: int, job: Job) -> int:
     _, i, chunk = job
-    if kind == "zb-v":
+    if kind in _ALONG_A_V:
         return chunk if chunk < pp else 2 * pp - 1 - chunk
     if kind == "dualpipe":
         return chunk if i < micro_batches // 2 else pp - 1 - chunk
@@ -126,6 +127,14 @@ def _both_ways(pp: int, m: int, device: int) -> list[tuple[Job, ...]]:
     return done
 
 
+def _cut_in_half(pp: int, m: int, device: int) -> list[tuple[Job, ...]]:
+    """DualPipeV (deepseek2025dualpipe, dualpipev.py, step): half the devices of DualPipe over twice as many stages, which
+    pass their work on to themselves where DualPipe passes it to the other half. What entered at the other end is the way back.
+    """
+    both = _both_ways(2 * pp, 2 * m, device)
+    return [tuple((what, i % m, chunk) for what, i, chunk in group) for group in both]
+
+
 def _along_a_v(pp: int, m: int, device: int) -> list[tuple[Job, ...]]:
     """Two chunks on one device, down and up again (pytorch2026pipelining, ScheduleZBVZeroBubble), at the memory of 1F1B."""
     chunks, total = (device, 2 * pp - 1 - device), max(m, 2 * pp - 1)  # as for so many; those beyond m are left out
@@ -182,6 +191,12 @@ def order(
                 f"micro_batches = {micro_batches}"
             )
         return [_both_ways(pp, micro_batches, d) for d in range(pp)]
+    if kind == "dualpipe-v":
+        if micro_batches < 2 * pp:
+            raise InputError(
+                f"pipeline: schedule 'dualpipe-v' needs at least 2 x pp micro-batches; pp = {pp}, micro_batches = {micro_batches}"
+            )
+        return [_cut_in_half(pp, micro_batches, d) for d in range(pp)]
     if kind == "zb-v":
         return [_along_a_v(pp, micro_batches, d) for d in range(pp)]
     return [_one_way(kind, pp, micro_batches, virtual_stages, d) for d in range(pp)]
@@ -216,7 +231,7 @@ def tasks(
         if not 0 <= value < float("inf"):
             raise InputError(f"pipeline: the time of {name} = {value!r} must be zero or more")
     orders = order(kind, pp, micro_batches, virtual_stages)
-    parts = 2 if kind == "zb-v" else virtual_stages
+    parts = 2 if kind in _ALONG_A_V else virtual_stages
     chunks = pp * parts
     named = {job: "+".join(map(_name, group)) for device in orders for group in device for job in group}
     found: list[Task] = []
@@ -262,7 +277,7 @@ def timed(
     forward, backward_input, backward_weight : float
         Times of one micro-batch on one stage, in any unit: forward, gradient of the input, gradient of the weights.
     pair : float, optional
-        With ``dualpipe``: a forward and a whole backward pass side by side; their sum when not given.
+        With ``dualpipe`` and ``dualpipe-v``: a forward and a whole backward pass side by side; their sum when not given.
 
     Returns
     -------
@@ -290,7 +305,7 @@ def timed(
     )
     ran = schedule(made)
     freed_by = "W" if kind in _SPLIT else "B"
-    parts = 2 if kind == "zb-v" else virtual_stages
+    parts = 2 if kind in _ALONG_A_V else virtual_stages
     return TimedPipeline(
         time=ran.time,
         busy=tuple(r.compute for r in ran.ranks),

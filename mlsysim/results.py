@@ -159,7 +159,7 @@ class Result(Displayable):
 
 
 # Ends of names in JSON that say the unit of a number.
-_UNIT = re.compile(r"_(per_s|bytes|usd_per_s|usd|kg|s|w|j|l)$")
+_UNIT = re.compile(r"_(bytes_per_s|flop_per_byte|per_s|bytes|usd_per_s|usd|kg|s|w|j|l)$")
 
 
 class Timed(Result):
@@ -245,6 +245,9 @@ def _frame(rows: Sequence[Mapping[str, Any]]) -> Any:
     return pandas.DataFrame(list(rows))
 
 
+ANSWER_LINES = 15  # of an answer that nobody asked to explain
+
+
 def format_rows(answer: str, *rows: tuple[str, str]) -> list[str]:
     """Format an answer and, below it, name and text per line; empty texts are left out, long ones wrap.
 
@@ -257,6 +260,20 @@ def format_rows(answer: str, *rows: tuple[str, str]) -> list[str]:
     for name, text in said:
         first, *more = _wrapped(text, _WIDEST - width - 2)
         lines += [f"  {name:<{width}}{first}", *(" " * (width + 2) + line for line in more)]
+    return lines
+
+
+def brief(answer: str, *rows: tuple[str, str], spare: Sequence[str] = ()) -> list[str]:
+    """As :func:`format_rows`; where that is too long the rows with spare names go, the last of them first.
+
+    >>> len(brief("1 s", *[("row", "1")] * 14, ("note", "why"), spare=("note",)))
+    15
+    """
+    lines = format_rows(answer, *rows)
+    for n in range(1, len(spare) + 1):
+        if len(lines) <= ANSWER_LINES:
+            break
+        lines = format_rows(answer, *(row for row in rows if row[0] not in spare[-n:]))
     return lines
 
 

@@ -10,7 +10,7 @@ from mlsysim import catalog, units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, where, widening
 from mlsysim.catalog import Device
 from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
-from mlsysim.results import CALLER, Explanation, Input, Result, Terms, format_rows, format_value, plain, share
+from mlsysim.results import CALLER, Explanation, Input, Result, Terms, format_rows, format_value, share
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -306,6 +306,13 @@ def _origin(value: Num, default: float, meaning: str) -> str:
 class KernelTime(Result):
     """What :func:`kernel_time` returns; SI units, floats or arrays."""
 
+    NUMBERS = (
+        "device=device.name precision flops bytes efficiency memory_efficiency kernels launch_overhead_s "
+        "peak_flops_per_s memory_bandwidth_bytes_per_s=device.memory_bandwidth compute_time_s memory_time_s "
+        "dispatch_time_s time_s bound intensity_flop_per_byte ridge_point_flop_per_byte attainable_flops_per_s "
+        "achieved_flops_per_s peak_fraction"
+    )
+
     device: Device
     precision: str
     flops: Num
@@ -329,9 +336,14 @@ class KernelTime(Result):
         return self.flops / self.time
 
     @property
+    def peak_flops(self) -> float:
+        """The device's, in this precision, FLOP/s."""
+        return self.device.peak_flops[self.precision]
+
+    @property
     def peak_fraction(self) -> Num:
         """Achieved FLOP/s over the dense peak."""
-        return self.achieved_flops / self.device.peak_flops[self.precision]
+        return self.achieved_flops / self.peak_flops
 
     def summary(self) -> list[str]:
         terms = {"computing": self.compute_time, "moving bytes": self.memory_time, "dispatch": self.dispatch_time}
@@ -360,7 +372,7 @@ class KernelTime(Result):
         n = max(map(len, every))
         x, y = (sampled(v * (n if len(v) < n else 1)) for v in every)
         placed = [(a, b) for a, b in zip(x, y, strict=True) if 0 < a < _FAR and b > 0]
-        peak = self.device.peak_flops[self.precision]
+        peak = self.peak_flops
         ridge = peak / self.device.memory_bandwidth
         low, high = (f([ridge, *(a for a, _ in placed)]) for f in (min, max))
         xs = sorted({*log_space(low / 10, high * 10), ridge})
@@ -408,32 +420,6 @@ class KernelTime(Result):
             *(Input(n, getattr(self, n), unit, _origin(getattr(self, n), least, who)) for n, unit, least, who in usual),
         )
         return Explanation(f"{device.name}, {precision}: {_bound_in_words(self.bound)}", tuple(terms), inputs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found: dict[str, Any] = {
-            "device": self.device.name,
-            "precision": self.precision,
-            "flops": self.flops,
-            "bytes": self.bytes,
-            "efficiency": self.efficiency,
-            "memory_efficiency": self.memory_efficiency,
-            "kernels": self.kernels,
-            "launch_overhead_s": self.launch_overhead,
-            "peak_flops_per_s": self.device.peak_flops[self.precision],
-            "memory_bandwidth_bytes_per_s": self.device.memory_bandwidth,
-            "compute_time_s": self.compute_time,
-            "memory_time_s": self.memory_time,
-            "dispatch_time_s": self.dispatch_time,
-            "time_s": self.time,
-            "bound": self.bound,
-            "intensity_flop_per_byte": self.intensity,
-            "ridge_point_flop_per_byte": self.ridge_point,
-            "attainable_flops_per_s": self.attainable_flops,
-            "achieved_flops_per_s": self.achieved_flops,
-            "peak_fraction": self.peak_fraction,
-        }
-        return dict(plain(found))
 
 
 @widening

@@ -104,7 +104,7 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "frontier": (
         "--model FRONTED --device H100 --max-devices 8",
-        {"price": "2.5 USD/h", "input-len": "512|1024", "output-len": "256", "ttft": "2 s", "itl": "40 ms|1 ms", "precision": "bf16|fp8", "mode": "together|apart|both", "acceptance": "0.7", "drafted": "2"},
+        {"price": "2.5 USD/h", "input-len": "512|1024", "output-len": "256", "rate": "20|200", "quantile": "0.9", "ttft": "2 s", "itl": "40 ms|1 ms", "precision": "bf16|fp8", "mode": "together|apart|both", "acceptance": "0.7", "drafted": "2"},
     ),
     "sweep": ("SWEPT", {"chunk": "1000"}),
     "compare": ("COMPARED", {}),
@@ -236,11 +236,15 @@ def _filled(rng: random.Random, text: str) -> list[str]:
     return out
 
 
+def plainly(rng: random.Random, command: str) -> list[str]:
+    """One call with what must stand there alone."""
+    return [*command.removesuffix(" --serve").split(), *_filled(rng, CALLS[command][0])]
+
+
 def make(rng: random.Random, commands: Sequence[str] = ()) -> list[str]:
     """One call, with ``--json``."""
     command = rng.choice(list(commands or CALLS))
-    must, may = CALLS[command]
-    words = [*command.removesuffix(" --serve").split(), *_filled(rng, must)]
+    words, may = plainly(rng, command), CALLS[command][1]
     share = rng.choice((0.0, 0.1, 0.3))
     for option, values in may.items():
         if rng.random() < share and f"--{option}" not in words:

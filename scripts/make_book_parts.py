@@ -8,6 +8,7 @@ checks (``book/_reality.qmd``, ``book/reality-summary.csv``) and the reference (
 """
 
 import importlib
+import math
 import pkgutil
 import re
 from collections import Counter
@@ -17,7 +18,9 @@ from typing import Any
 
 import book_glossary
 import book_reality
+import book_scoreboard
 import chapter_numbers
+import course_plan
 import make_reference
 import yaml
 from chapter_numbers import whole
@@ -28,7 +31,7 @@ from mlsysim import catalog, flops, units
 from mlsysim.catalog import Convnet, Device, Link, Model, Node, Price, Protocol, Sourced
 from mlsysim.catalog.other_models import PatchTransformer, Recommender
 from mlsysim.course import pictures
-from mlsysim.equations import REGISTRY
+from mlsysim.equations import registered
 from mlsysim.evidence import rows
 from mlsysim.transformer import mtp_parameters, parameter_count
 
@@ -50,18 +53,11 @@ def variables() -> str:
     return "# Written by scripts/make_book_parts.py from the library: change the library, not this file.\n" + text
 
 
-def _import_everything() -> None:
-    for module in pkgutil.walk_packages(mlsysim.__path__, "mlsysim."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-
-
 def equation_index() -> str:
-    _import_everything()
     latex = make_reference.latex_by_label()
     rows = []
     order = list(latex)
-    for e in sorted(REGISTRY.values(), key=lambda e: order.index(e.label) if e.label in latex else len(order)):
+    for e in sorted(registered().values(), key=lambda e: order.index(e.label) if e.label in latex else len(order)):
         name = surface.of(e.function)
         called = name.dotted if name else e.qualified_name.removeprefix("mlsysim.")
         call = f"`{called}({', '.join(e.units)})`"
@@ -109,7 +105,8 @@ def device_tables() -> str:
         "| Device | Year | BF16 or FP16, dense | Memory | Usable | Bandwidth | Link, one way | Domain | TDP |\n",
     ]
     parts.append("|:--|--:|--:|--:|--:|--:|--:|--:|--:|\n")
-    for d in catalog.devices().values():
+    devices = sorted(catalog.devices().values(), key=lambda d: (d.vendor, d.year if d.has("year") else math.inf))
+    for d in devices:
         half = next((f"peak_flops.{p}" for p in ("bf16", "fp16") if d.has(f"peak_flops.{p}")), "")
         cells = (
             d.name,
@@ -124,9 +121,9 @@ def device_tables() -> str:
         )
         parts.append("| " + " | ".join(cells) + " |\n")
     parts.append(
-        "\n: The device catalogue. Memory is what the datasheet prints, usable what the driver reports to a program. A dash means that no source we read gives the figure; the printed memory is then taken as usable. {#tbl-devices}\n"
+        "\n: The device catalogue, by maker and year. Memory is what the datasheet prints, usable what the driver reports to a program. A dash means that no source we read gives the figure; the printed memory is then taken as usable. {#tbl-devices}\n"
     )
-    for d in catalog.devices().values():
+    for d in devices:
         parts.append(f'\n::: {{.callout-note collapse="true" title="{d.name} ({d.vendor} {d.architecture})"}}\n')
         if d.notes:
             parts.append(d.notes + "\n\n")
@@ -455,11 +452,13 @@ def texts() -> dict[str, str]:
         "book/_rows.qmd": row_tables,
         "book/_first.qmd": first_answer,
         "book/_ways.qmd": lambda: HEADER + whole.ways(),
+        "book/_syllabi.qmd": lambda: HEADER + course_plan.book(),
         "book/assets/journey.svg": lambda: pictures.journey().svg() + "\n",
         "book/_glossary.qmd": lambda: HEADER + book_glossary.text(),
         "book/_cheatsheet.qmd": lambda: HEADER + sheet.text(make_reference.latex_by_label()),
         "book/_assistant.qmd": lambda: HEADER + assistant.text(),
         "book/_tools.qmd": lambda: HEADER + tools.text(),
+        "book/_scoreboard.qmd": lambda: HEADER + book_scoreboard.text(),
         "book/_reality.qmd": lambda: HEADER + book_reality.text(),
         "book/reality-summary.csv": book_reality.summary,
     }

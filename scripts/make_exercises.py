@@ -199,36 +199,48 @@ def master(slug: str) -> str:
     return _notebook(slug, cells)
 
 
-CAPSTONES = {
-    "training": ("Size a training run", 'report = {"nodes": ..., "plan": {"tp": ..., "pp": ..., "micro_batch": ..., "recompute": ...},\n'
-                 '          "days": [..., ..., ...], "dollars": [..., ..., ...], "tonnes": [..., ..., ...]}'),
-    "serving": ("Size a serving fleet", 'report = {"device": ..., "devices": [..., ..., ...], "dollars_per_hour": ...,\n'
-                '          "tonnes_per_month": ..., "binds": ...}'),
-}  # fmt: skip
+CAPSTONES = ("training", "serving", "machine")
 
 
 def capstone(name: str, solved: bool) -> str:
-    """A capstone's notebook: the brief, room to work and to write, the check; for the instructor a sample and the rubric."""
-    title, stub_ = CAPSTONES[name]
-    lines = "\n".join(f"- {line}" for line in capstones.RUBRIC)
+    """A capstone's notebook: brief, milestones, how it is graded, room to work, the check; solved it has an example of each grade."""
+    text = capstones.texts(name)
+    hours = sum(h for _, h in text["milestones"])
+    miles = "\n".join(f"{at}. {what} ({h} h)" for at, (what, h) in enumerate(text["milestones"], 1))
+    lines = "\n".join(f"- {n} point{'s' * (n > 1)}: {what}" for n, what in text["rubric"])
+    shares = ", ".join(f"{g} from {least:.0%}" for g, least in capstones.GRADES.items() if least > 0)
     cells = [
         _cell(
             "markdown",
-            f"# Capstone: {title}\n\nA brief, a decision, and how sure you are. Hand in this notebook: figures in `report`, and one page of text.",
+            f"# Capstone: {text['title']}\n\nA brief, a decision, and how sure you are. Hand in this notebook: figures in `report`, and one page of text.",
         ),
         _cell("code", _INSTALL),
-        _cell("code", _WHOSE + "\n\nfrom mlsysim.course.exercises import capstones"),
+        _cell("code", "import json\n\n" + _WHOSE + "\n\nfrom mlsysim import evidence\nfrom mlsysim.course.exercises import capstones"),
         _cell("code", 'STUDENT = "your-id"'),
         _cell("code", f'capstones.brief("{name}", seed=STUDENT)'),
+        _cell("markdown", f"## Milestones\n\n{hours} hours in all.\n\n{miles}"),
         _cell(
             "markdown",
-            f"## How it is graded\n\nThe check below looks at the figures. A person reads the page:\n\n{lines}",
+            f"## How it is graded\n\nThe check below looks at the figures. A person reads the page:\n\n{lines}\n\nOf all points together: {shares}.",
         ),
-        _cell("markdown", "## Your work"),
-        _cell("code", f'report = capstones.sample("{name}", seed=STUDENT)\nreport' if solved else stub_),
-        _cell("code", f'capstones.check_report("{name}", report, seed=STUDENT)'),
-        _cell("markdown", "## Your page\n\n" + (capstones.PAGES[name] if solved else "Write here.")),
-    ]
+    ]  # fmt: skip
+    check = f'found = capstones.check_report("{name}", report, seed=STUDENT)\nfound'
+    if not solved:
+        cells += [
+            _cell("markdown", "## Your work"),
+            _cell("code", text["stub"].strip()),
+            _cell("code", check),
+            _cell("markdown", "## Your page\n\nWrite here."),
+        ]
+    for grade in capstones.GRADES if solved else ():
+        example = text[grade]
+        cells += [
+            _cell("markdown", f"## An example: {grade}"),
+            _cell("code", f'report = capstones.sample("{name}", seed=STUDENT, grade="{grade}")\nreport'),
+            _cell("code", check),
+            _cell("markdown", f"The page:\n\n{example['page'].strip()}"),
+            _cell("code", f"found.grade({example['marks']})  # marks of the page, line by line of the rubric"),
+        ]
     return _notebook(f"capstone-{name}", cells)
 
 

@@ -6,7 +6,7 @@
     python scripts/make_kit.py --book                  book/_solutions.qmd: the worked solutions of the public seed, folded
 
 OUT gets ``keys/SEED.csv`` and ``solutions/SEED.md`` (not for students), ``bank-moodle.xml``, ``bank-canvas.zip``, ``bank-qti21.zip``, ``prairielearn/``,
-``slides/`` of every chapter, and ``tests/``: twelve questions made of named mistakes, before and after the course, with the key and how to score them.
+``slides/`` of every chapter, ``tests/`` (twenty questions before and after the course, keys, a consent form) and a README that begins on Monday.
 """
 
 import argparse
@@ -22,16 +22,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
+import course_plan
 from build_lab import package_files
 from live.engine import LEFT_OUT
 
-from mlsysim import units
+import mlsysim
+from mlsysim import catalog, units
 from mlsysim.course.exercises import OBJECTIVES, Exercise, assignment, exercise, worked
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book" / "_solutions.qmd"
-# Twelve misconceptions, one question each: what a course about machines for learning should have changed.
-TWELVE = ("01.2", "01.7", "02.3", "03.2", "04.5", "05.3", "06.8", "07.5", "08.4", "09.2", "11.9", "12.2")
+# Twenty misconceptions of twenty objectives: what a course about machines for learning should have changed.
+TWENTY = (
+    *("01.2", "01.7", "02.3", "03.2", "03.6", "04.4", "04.5", "05.3", "05.8", "06.8", "06.11"),
+    *("07.5", "07.9", "08.4", "09.2", "09.4", "10.7", "11.2", "11.9", "12.2"),
+)
 
 
 def asked() -> Iterator[Exercise]:
@@ -153,12 +158,16 @@ def bare(e: Exercise, seed: str, power: int = 0) -> str:
     text = prompt(e, seed)
     if e.form == "word":
         return text
-    text = re.sub(r",? or (?:as )?a percentage,? such as '[^']*'", "", text)
-    sentences = (s for s in re.split(r"(?<=[.?]) (?=[A-Z(])", text) if "text with a unit" not in s)
     unit = _SMALLER[power] if power and e.unit == "s" else e.unit
     times = f" times 10^{power}" if power and unit == e.unit else ""
     alone = f"(Give the number alone{times}{'' if unit == '1' else f', in {unit}'}.)"
-    return " ".join([*sentences, alone])
+    return f"{without_ways(text)} {alone}"
+
+
+def without_ways(text: str) -> str:
+    """A prompt without the ways to write an answer that the library reads."""
+    text = re.sub(r",? or (?:as )?a percentage,? such as '[^']*'", "", text)
+    return " ".join(s for s in re.split(r"(?<=[.?]) (?=[A-Z(])", text) if "text with a unit" not in s)
 
 
 def _answer(value: float, fraction: int, tolerance: float, feedback: str) -> str:
@@ -338,40 +347,82 @@ def choices(id: str, seed: str) -> tuple[list[str], int]:
     return texts, texts.index(right)
 
 
-def twelve(seed: str) -> tuple[str, list[list[str]]]:
-    """A test of twelve questions, and its key: what each choice says about who makes it."""
+def twenty(seed: str) -> tuple[str, list[list[str]]]:
+    """A test of twenty questions, and its key: what each asks for, and what each choice says about who makes it."""
     parts = [
-        f"# Twelve questions ({seed} the course)\n\nOne answer each, twenty minutes, no computer but a pocket calculator. A guess tells us nothing: leave out what you do not know."
+        f"# Twenty questions ({seed} the course)\n\nOne answer each, forty minutes, no computer but a pocket calculator. A guess tells us nothing: leave out what you do not know."
     ]
-    rows = [["question", "exercise", "choice", "right", "misconception"]]
-    for number, id in enumerate(TWELVE, 1):
+    rows = [["question", "exercise", "objective", "choice", "right", "misconception"]]
+    for number, id in enumerate(TWENTY, 1):
         e, g = exercise(id), exercise(id).draw(seed)
         texts, at = choices(id, seed)
         names = {units.format(m.ways[0](g), e.unit): m.name for m in reversed(e.mistakes)}
         listed = "\n".join(f"{'abcd'[i]}. {t}" for i, t in enumerate(texts))
-        parts.append(f"## {number}. {e.title}\n\n{prompt(e, seed)}\n\n{listed}")
+        printed = ""  # a room without computers has no datasheets either
+        if "device" in g:
+            d = catalog.device(g["device"])
+            peak, memory = units.format(d.peak_flops["bf16"], "FLOP/s"), units.format(d.memory_bandwidth, "byte/s")
+            printed = f" ({d.name}: dense bf16 peak {peak}, memory {memory}.)"
+        parts.append(f"## {number}. {e.title}\n\n{without_ways(prompt(e, seed))}{printed}\n\n{listed}")
         rows += [
-            [str(number), id, "abcd"[i], str(int(i == at)), "" if i == at else names.get(t, "")]
+            [str(number), id, e.objective, "abcd"[i], str(int(i == at)), "" if i == at else names.get(t, "")]
             for i, t in enumerate(texts)
         ]
     return "\n\n".join(parts) + "\n", rows
 
 
-def gain(before: int, after: int, full: int = len(TWELVE)) -> float:
-    """Normalised gain: what was learned of what was left to learn.
+_README = """# The lecturer's kit of mlsysim {version}
 
-    >>> gain(4, 10)
-    0.75
-    """
-    return (after - before) / (full - before) if before < full else 0.0
+Keep this folder from students: it holds their answers.
 
+| what | for what |
+| :-- | :-- |
+| `keys/SEED.csv`, `solutions/SEED.md` | answers and worked solutions of a student's numbers; `make_kit.py OUT --seeds THAT-ID` writes others |
+| `bank-canvas.zip` | Canvas: Settings, Import Course Content, QTI .zip file; a bank per chapter, with tolerances |
+| `bank-moodle.xml` | Moodle: Question bank, Import, Moodle XML; hints are the feedback |
+| `bank-qti21.zip` | other systems that read QTI 2.1 |
+| `prairielearn/` | copy `questions` and `serverFilesCourse` into a PrairieLearn course |
+| `slides/` | a deck of each chapter, with its drawings; open `NN-slug.html`, S shows what to say |
+| `tests/` | twenty questions before and after the course, their keys, and a consent form |
 
-_SCORING = """# How to score the two tests
+## Monday
 
-A point for each right choice, none for a wrong or a missing one; twelve in all. The numbers differ before and after, the twelve
-ideas do not. For a class, report the mean of (after - before) / (12 - before) over students who sat both (who had all twelve before
-is left out), with the standard error over students. Per question, the key names the misconception behind every wrong choice: count
-those before and after. A misconception that one in five still holds deserves another hour.
+1. Put `exercises/NN-slug/student.ipynb` where your course lives. Students write their id into `STUDENT` and hand the notebook in.
+2. Unpack what your course system lets you download, and grade it:
+   `sudo .venv/bin/mlsysim grade exercises/NN-slug DOWNLOAD -o grades.csv --roster course.csv --progress`
+   (without root: `--insecure`, for code that you trust). `--jobs N` takes N at a time, `--import-to moodle` (or canvas, gradescope)
+   writes the file that your gradebook imports, `--feedback FOLDER` a page for each student.
+3. Look at `grades.html` (the class without names), at the rows of `grades.csv` whose status is not `ok`, and at the list of pairs.
+4. A capstone is checked in its own notebook (`exercises/capstones/NAME/master.ipynb` has an example of each grade); a person marks the page.
+
+## What was learned
+
+Print `tests/before.md` in the first week and `tests/after.md` in the last, with `tests/consent.md` where your university asks for it.
+A point for each right choice, none for a wrong or a missing one. Write a file `scores.csv` with the columns student, before and
+after, and run `python scripts/course_plan.py scores.csv`. It prints Hedges' g of the change and the mean normalised gain, (after - before) over
+(20 - before), each with a 95 % range over students. Who missed a test is left out. Without a group that had no course the change is no proof of its
+cause. The keys name the misconception behind every wrong choice: count those before and after. One that one in five still holds deserves another hour.
+
+## Fourteen weeks
+
+{fourteen}
+## Six weeks
+
+{six}"""
+_CONSENT = """# Consent
+
+We want to know what this course teaches. Before and after it you answer twenty questions. They are no part of your grade, and who
+grades you does not see your answers until the grades are out.
+
+- What we keep: your choices in both tests, under a random word in place of your name. The list of names and words is kept apart, by
+  ____________________, and destroyed on ____________.
+- What we publish: figures of the whole class, never of one person, and none if fewer than ten take part.
+- You may say no, or stop at any time until that list is destroyed, without a reason and without a disadvantage. Then your answers are deleted.
+- Who is responsible, and whom to ask: ____________________. Approved by (ethics board, number): ____________________.
+
+I have read this and had my questions answered. I am at least 18 years old.  yes / no: I take part.
+
+Place, date, signature: ________________________________________
 """
 
 
@@ -387,14 +438,19 @@ def kit(seeds: Sequence[str]) -> dict[str, str | bytes]:
         "bank-moodle.xml": moodle(seeds),
         "bank-canvas.zip": canvas(seeds),
         "bank-qti21.zip": qti(seeds),
-        "tests/scoring.md": _SCORING,
+        "README.md": _README.format(
+            version=mlsysim.__version__,
+            fourteen=course_plan.syllabus(course_plan.FOURTEEN, links=False),
+            six=course_plan.syllabus(course_plan.SIX, links=False),
+        ),
+        "tests/consent.md": _CONSENT,
     }
     files |= {f"prairielearn/{name}": data for name, data in (prairielearn() | library()).items()}
     for seed in seeds:
         files[f"keys/{seed}.csv"] = _csv(key(seed))
         files[f"solutions/{seed}.md"] = solutions(seed)
     for when in ("before", "after"):
-        text, rows = twelve(when)
+        text, rows = twenty(when)
         files |= {f"tests/{when}.md": text, f"tests/{when}-key.csv": _csv(rows)}
     return files
 

@@ -56,6 +56,13 @@ def all_elsewhere(experts: float, top_k: float, places: float) -> float:
     return math.prod(max(0.0, left - drawn) / max(1.0, experts - drawn) for drawn in range(k))
 
 
+def fading_run(acceptance: float, fading: float, draft_len: float) -> float:
+    """Guesses that hold, each length of the run by its own product."""
+    return math.fsum(
+        math.prod(acceptance * fading**place for place in range(length)) for length in range(1, int(draft_len) + 1)
+    )
+
+
 PRINTED = {
     "inf": math.inf,
     "min": min,
@@ -74,6 +81,7 @@ PRINTED = {
     "lognormal_maximum": lognormal_maximum,
     "first_passage": first_passage,
     "all_elsewhere": all_elsewhere,
+    "fading_run": fading_run,
 }
 # An independent sum of many logarithms keeps fewer digits than one expression.
 PRINTED_DIGITS = {"eq-in-time": 1e-8, "eq-spares": 1e-8, "eq-longest-rollout": 1e-8}

@@ -254,6 +254,7 @@ class View {
     if (this.figure && found.figure) {
       this.figure.style.minHeight = `${Math.max(this.figure.offsetHeight, parseFloat(this.figure.style.minHeight) || 0)}px`; // nothing below jumps
       this.figure.innerHTML = found.figure;
+      dispatchEvent(new Event("live-shown"));
     }
     const items = [...this.list.children];
     if (items.length === found.rows.length && items.every((item, i) => item.firstChild.textContent === found.rows[i][0])) {

@@ -115,6 +115,20 @@
     drawn.firstChild.setAttribute("aria-label", `${ask}: your guess ${neat(guess)}, the book ${neat(answer)}`);
     return drawn;
   }
+  function onto({ place }, guess) { // a guess of what a view's axis shows stands in that view, wherever its sliders are
+    const figure = document.querySelector(`[data-live-view="${place.dataset.view}"] .live-figure`), svg = figure?.querySelector("svg");
+    const axis = svg?.dataset[place.dataset.axis], value = measured(guess)?.value * Number(place.dataset.times ?? 1);
+    figure?.querySelectorAll(".guess-here").forEach((one) => one.remove());
+    if (!axis || !Number.isFinite(value)) return;
+    const [start, end, low, high, log] = axis.split(" ").map((part, i) => (i < 4 ? Number(part) : part)), f = log ? Math.log10 : (v) => v;
+    const at = start + ((f(value) - f(low)) / (f(high) - f(low))) * (end - start), seen = value >= low && value <= high;
+    const [a, b] = svg.dataset[place.dataset.axis === "x" ? "y" : "x"].split(" ");
+    const line = document.createElementNS(svg.namespaceURI, "path");
+    line.setAttribute("d", place.dataset.axis === "x" ? `M${at} ${a}V${b}` : `M${a} ${at}H${b}`);
+    line.setAttribute("class", "guess-here");
+    if (seen) svg.append(line);
+    figure.append(make("p", { className: "guess-here" }, `Your guess: ${guess.trim()}${seen ? "" : ", beyond this axis"}`));
+  }
   const asks = [...document.querySelectorAll("main .guess")].map((place) => ({ ask: place.dataset.ask, answer: place.dataset.answer, place }));
   if (here && asks.length) {
     const found = kept(`guess.${here}`), texts = [...asks, 0].map((_, i) => (typeof found?.[i] === "string" ? found[i].slice(0, 500) : ""));
@@ -131,7 +145,9 @@
         if (lines.length && why) lines.push(make("p", {}, "You wrote: ", make("em", { textContent: why })));
         place.replaceChildren(...lines);
       }
+      asks.forEach((one, i) => { if (one.place.dataset.view) onto(one, texts[i]); });
     };
+    addEventListener("live-shown", back);
     const field = (text, i, tag) => {
       const input = make(tag, { value: texts[i], maxLength: 500, autocomplete: "off" });
       input.addEventListener("input", () => { texts[i] = input.value; kept(`guess.${here}`, texts); back(); });

@@ -50,7 +50,7 @@ async function link(where) { // equations by their places in the book
   for (const cell of where.querySelectorAll("td")) if (known[cell.textContent]) cell.replaceChildren(Object.assign(document.createElement("a"), { href: known[cell.textContent], textContent: cell.textContent }));
 }
 
-function address({ measured, ...values }) { // a run stays here
+function address({ measured, ...values }) { // a file of the reader's own stays here
   const hash = `#size?${new URLSearchParams(values)}`;
   if (hash.length > MOST_ADDRESS) return false;
   history.replaceState(null, "", hash);

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar, get_args
 from mlsysim.declared import in_si
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
+from mlsysim.results import ANSWER_LINES
 
 WIDTH = 98
 _POSITIVE = Domain.of(POSITIVE)
@@ -117,9 +118,6 @@ def wrap_lines(lines: Iterable[str]) -> list[str]:
     return found
 
 
-MOST_LINES = 15  # of an answer that nobody asked to explain
-
-
 def fitted(lines: list[str], changes: Iterable[str], spare: Iterable[str] = ()) -> list[str]:
     """The lines of an answer, and as many changes below them as leave it short; the others stand in its ``sensitivities``.
 
@@ -129,12 +127,12 @@ def fitted(lines: list[str], changes: Iterable[str], spare: Iterable[str] = ()) 
     (['a', 'b', 'c', 'd'], 15)
     """
     found = list(lines)
-    if len(found) > MOST_LINES:
+    if len(found) > ANSWER_LINES:
         extra = wrap_lines(spare)
         found = [line for line in found if line not in extra]
     for change in changes:
         more = wrap_lines([change])
-        if len(found) + len(more) > MOST_LINES:
+        if len(found) + len(more) > ANSWER_LINES:
             break
         found += more
     return found

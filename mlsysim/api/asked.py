@@ -1,23 +1,18 @@
 """What a question to ``serve`` or ``simulate`` is about: a model, its number formats, and where it runs."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from mlsysim import catalog, inference
 from mlsysim.api.arguments import Defaults
 from mlsysim.api.targets import SLO
+from mlsysim.capacity.pace import LENGTH_VARIATION as LENGTH_VARIATION
 from mlsysim.catalog import Device, Machines, Model
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.inference import Deployment, format_bytes
 from mlsysim.intervals import ALIKE, APART, MOVED, Recentred
-from mlsysim.memory.quantised import WIDE, experts_alone
+from mlsysim.memory.quantised import WIDE, Formats, default_precision, experts_alone, served_formats
 from mlsysim.results import Result
-
-PRECISION = "bf16"  # assumed where nobody says
-# Of prompts and answers, standard deviation over mean, where nobody says: between those of a benchmark, which hardly differ, and
-# those of a conversation service (catalog.trace: 0.96 and 0.77).
-LENGTH_VARIATION = 0.5
-
 
 _WORDS = {ALIKE: "", APART: " of another kind or format", MOVED: " of another device"}
 
@@ -46,17 +41,6 @@ class Own(Result):
             "points": list(self.points), "kin": self.kin, "log_error": r.error, "common": r.common, "weight": r.weight, "factor": r.factor,
             "narrower": r.narrower,
         }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Formats:
-    """Number formats of products, of matrices as stored, of experts and of embedding and head where theirs are others, and of the cache."""
-
-    precision: str
-    weights: str | None = None
-    experts: str | None = None
-    head: str | None = field(default=None, kw_only=True)
-    kv: str = field(default="bf16", kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +79,6 @@ def networked(machines: Machines, taken: Defaults) -> Machines:
     return machines
 
 
-# Checkpoints in four bits whose products are in 16: of a mixture the experts alone, of others all matrices.
-_EXPERTS = ("mxfp4", "int4-sym-g32")
-_DENSE = {"mxfp4": "mxfp4", "int4": "int4-g128", "int8": "int8", "nvfp4": "nvfp4"}
-
-
 def formats_of(
     model: Model,
     device: Device,
@@ -133,7 +112,7 @@ def formats_of(
         if not rest.experts and experts_alone(rest.weights or rest.precision, model.is_moe):
             rest = replace(rest, weights=WIDE)
         return replace(rest, experts=experts)
-    usual = _published(model, device)
+    usual = served_formats(model, device)
     same = None if usual.experts else usual.weights or usual.precision
     if precision in (None, usual.precision) and weights in (None, same):
         said = {
@@ -145,37 +124,15 @@ def formats_of(
             del said["weights"]  # as wide as the products
         missing = [(name, value) for name, (given, value) in said.items() if given is None and value is not None]
         for name, value in missing:
-            taken.option(name, value, _AS_PUBLISHED if model.stored and name == missing[-1][0] else "")
+            taken.option(name, value, AS_PUBLISHED if model.stored and name == missing[-1][0] else "")
         return usual
     if weights is not None or precision is None:
         return Formats(taken.resolve("precision", precision, default_precision(device)), weights)
     kept = usual.experts or usual.weights or usual.precision
     if format_bytes(kept) >= format_bytes(precision):
         return Formats(precision)
-    taken.option("experts" if usual.experts else "weights", kept, _AS_PUBLISHED)
+    taken.option("experts" if usual.experts else "weights", kept, AS_PUBLISHED)
     return replace(usual, precision=precision, weights=usual.weights or usual.precision)
 
 
-_AS_PUBLISHED = "as the checkpoint is published"
-
-
-def _published(model: Model, device: Device) -> Formats:
-    """In which formats a checkpoint is served on a device."""
-    stored, wide = model.stored, default_precision(device)
-    if model.stored_experts:
-        rest = _published(replace(model, stored_experts=""), device)
-        return replace(rest, weights=rest.weights or rest.precision, experts=model.stored_experts)
-    if stored.startswith("fp8"):
-        return Formats("fp8") if device.has("peak_flops.fp8") else Formats(wide, "fp8")
-    if device.has("peak_flops.fp4") and (stored == "nvfp4" or (stored == "mxfp4" and model.is_moe)):
-        return Formats("fp4", stored)
-    if model.is_moe and stored in _EXPERTS:
-        return Formats(wide, PRECISION, stored)
-    if stored in _DENSE:
-        return Formats(wide, _DENSE[stored])
-    return Formats(wide, PRECISION) if wide == "fp32" else Formats(wide)
-
-
-def default_precision(device: Device) -> str:
-    """bf16 where the device has it, else the widest of 16 bits or fewer that it lists."""
-    return next((p for p in (PRECISION, "fp16", "fp8", "int8", "fp32") if device.has(f"peak_flops.{p}")), PRECISION)
+AS_PUBLISHED = "as the checkpoint is published"

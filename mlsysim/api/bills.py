@@ -117,7 +117,8 @@ class Bill:
                 if self.energy_per_token is None
                 else f", {self.energy_per_token * _MILLION / units.kWh:.3g} kWh per million {of}"
             )
-            power = f"energy: at most {total}{units.format(self.power, 'W', 3)}{per} (TDP, PUE {self.pue:g}, no hosts)"
+            idle = "; of idle devices not known" if self.whole is not None and self.whole.idle else ""
+            power = f"energy: at most {total}{units.format(self.power, 'W', 3)}{per} (TDP, PUE {self.pue:g}, no hosts{idle})"
         return [money, *self._node_lines(), power]
 
     def _on_demand(self) -> str:

@@ -2,21 +2,20 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlsysim import units
 from mlsysim.api.arguments import pluralize
 from mlsysim.api.fleets import FleetSpec
+from mlsysim.api.playing import Run
 from mlsysim.api.prefixes import Prefixes
-from mlsysim.api.simulating import Run, Simulated
+from mlsysim.api.simulating import Simulated
+from mlsysim.api.sizing import Sized
 from mlsysim.capacity import Load
 from mlsysim.catalog import Machines
 from mlsysim.errors import InputError
 from mlsysim.memory.serving import release_of
 from mlsysim.serving import Config
-
-if TYPE_CHECKING:
-    from mlsysim.api.serving import Served
 
 _STEPS = 160_000  # of a server that are played in a few seconds
 _RESIDENCES = 25.0  # of a steady run
@@ -46,7 +45,7 @@ class Confirmed:
         return {n: v for n, v in vars(self).items() if n != "preemptions"}
 
 
-def confirmed(s: "Served") -> Confirmed | None:
+def confirmed(s: Sized) -> Confirmed | None:
     """The answer as the simulator sees it; None where it cannot play it, or not within seconds.
 
     Replicas that get their requests in turn, or at random, are alike, so that one of them is played: with gaps between its requests
@@ -68,7 +67,7 @@ def confirmed(s: "Served") -> Confirmed | None:
         return None
 
 
-def _played(s: "Served", load: Load, replicas: int) -> Simulated:
+def _played(s: Sized, load: Load, replicas: int) -> Simulated:
     """One of so many replicas."""
     q, kept = s.question, s.question.kept
     parts: dict[str, Any] = {"shared_len": int(kept.shared_len)} if kept.shared_len else {}
@@ -120,7 +119,7 @@ def steady_requests(load: Load, replicas: int, kept: Prefixes) -> int:
     return max(int(_REQUESTS), math.ceil(float(load.rate) / replicas * seconds))
 
 
-def _search(s: "Served", load: Load, plays: int) -> Confirmed:
+def _search(s: Sized, load: Load, plays: int) -> Confirmed:
     """Play the answer, then one replica less or more until the verdict turns, in growing strides."""
     n, share = s.replicas, load.quantile
     known: dict[int, Simulated] = {}
@@ -154,7 +153,10 @@ def _search(s: "Served", load: Load, plays: int) -> Confirmed:
         fewest, None if fewest is None else fewest * s.deployment.devices, one.mean("met"), here if one.steady or not here else None, ttft, itl,
         one.mean("preemptions"), "", "",
     )  # fmt: skip
-    if fewest is not None and abs(fewest - n) > max(1.0, _ALIKE * n):
+    safe = (
+        fewest is not None and fewest < n and s.question.kept.turns is not None
+    )  # room for hours, which one play is not
+    if fewest is not None and (safe or abs(fewest - n) > max(1.0, _ALIKE * n)):
         cached = getattr(one.simulation, "found_share", 1.0)
         found = replace(found, reason=_cause(load, found, s.question.kept, fewest > n, cached))
     return replace(found, text=_words(s, found))
@@ -164,7 +166,7 @@ def _quantile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, math.ceil(share * len(values)) - 1)] if values else math.nan
 
 
-def _words(s: "Served", found: Confirmed) -> str:
+def _words(s: Sized, found: Confirmed) -> str:
     """What the simulator says, in a sentence; and why, where it says something else."""
     devices = s.deployment.devices
     here = f"{100 * found.within_slo:.3g} % within the targets"
@@ -199,7 +201,7 @@ def _cause(load: Load, found: Confirmed, kept: Prefixes, more: bool, cached: flo
         hit = getattr(load.replica, "hit_rate", 1.0)
         expected = (hit * kept.found + (1.0 - hit) * kept.shared_len) / kept.input_len
         if not more:
-            return f"{times}; what conversations under way hold varies over hours, for which the closed form leaves room in the cache"
+            return f"{times}; it is a short run, and over hours conversations hold more at times: what is lost then is computed again, which makes room scarcer"
         if cached < expected - _LOST:
             return f"{times}; the cache finds {cached:.0%} of the prompts' tokens, where the closed form has {expected:.0%}"
     if found.preemptions:

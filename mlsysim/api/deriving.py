@@ -1,35 +1,31 @@
 """Why the answer of a door is what it is: the chain from its number down to the source of every figure in it."""
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
-from mlsysim import training
 from mlsysim._chains import chain, traced
 from mlsysim._numeric.traced import called, given, made
+from mlsysim.api.playing import Played
+from mlsysim.api.prefixes import timed_batches
+from mlsysim.api.sizing import Sized
 from mlsysim.capacity import ASSUMPTIONS, Load
 from mlsysim.capacity.batching import loaded_itl
 from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.capacity.queues import utilisation
 from mlsysim.capacity.reasons import share_met, traced_replica
 from mlsysim.efficiencies import describe
+from mlsysim.inference import Deployment
 from mlsysim.inference.equations import request_latency
-from mlsysim.inference.reasons import reasons, traced_pass
+from mlsysim.inference.reasons import reasons, traced_pace, traced_pass
 from mlsysim.results import CALLER, Explanation
 from mlsysim.serving_steps import Batch, StepModel
 from mlsysim.serving_steps.mixed import MixedSteps
-from mlsysim.training import TrainingStep
-
-if TYPE_CHECKING:
-    from mlsysim.api.planning import Planned
-    from mlsysim.api.serving import Served
-    from mlsysim.api.simulating import Simulated
-    from mlsysim.api.training import Trained
 
 _MOST_SEQS = 256  # of replica_of
 _PLAYED_AGAIN = 5_000  # requests up to which a run is played once more to see its steps
 
 
-def why_served(s: "Served") -> Explanation:
+def why_served(s: Sized) -> Explanation:
     """Devices, or the largest rate, or the time of a static batch, down to the step that decides and the source of every rate."""
     d, q = s.deployment, s.question
     rates = describe(d.efficiencies.name, d.efficiencies.source)
@@ -54,7 +50,9 @@ _STATES = (
     "utilisation is below one; at_batch(step, n) and each_batch(step) are the lines of the step with another batch; batch_full, batch_mean and "
     "batch_variance are of the birth-and-death chain whose throughput with n requests in a crowd of replicas is that of batch n / crowd; "
     "last(x) is the entry of the full batch and in_batches(x) the mean of the entries over the states, weighted by their throughputs; "
-    "found_busy is the root of the equation of shared arrivals; share_in_pace is the share in time over the batches and lengths of answers."
+    "found_busy is the root of the equation of shared arrivals; "
+    "added(x, prompt, cached, tokens, batches) sums the lines of x over the parts of a prompt, each as long as the tokens of a step less "
+    "the answers beside it, for each of these batches, with straight lines between them, and mixed(h, x, y) is h x + (1 - h) y; share_in_pace is the share in time over the batches and lengths of answers."
 )
 
 
@@ -62,7 +60,7 @@ def _layout(option: Any) -> str:
     return f"TP{option.tp}" + (f" PP{option.pp}" if option.pp > 1 else "")
 
 
-def _answer(s: "Served") -> Any:
+def _answer(s: Sized) -> Any:
     """The time of a static batch on one replica."""
     d, q = s.deployment, s.question
     batch, prompt = given(float(q.batch), "batch", "1", CALLER), given(float(q.input_len), "input_len", "1", CALLER)
@@ -75,7 +73,7 @@ def _answer(s: "Served") -> Any:
     return request_latency(first, answer, step).called("end to end")
 
 
-def _sized(s: "Served", load: Load) -> Any:
+def _sized(s: Sized, load: Load) -> Any:
     """Devices of replicas under a load, or the largest rate that so many carry."""
     d, q, slo = s.deployment, s.question, s.question.slo
     r = load.replica
@@ -94,8 +92,7 @@ def _sized(s: "Served", load: Load) -> Any:
     steps = (answer - 1.0).called("decode steps")
     added: Any = None
     if r.added_times:
-        said = "the step model of simulate: steps with the prompt, less the same without it"
-        added = given(r.added_times, "what a prompt adds to each batch", "s", said)
+        added = _added(s, load, prompt, step, tokens if shared is None else tokens + shared)
         first = made(r.added_times[-1], "last", {"x0": added}, unit="s").called("what a prompt adds to a full step")
     else:
         first = _prompt(s, load, prompt)
@@ -134,7 +131,7 @@ def _sized(s: "Served", load: Load) -> Any:
     return (replicas * each).called("devices")
 
 
-def _prompt(s: "Served", load: Load, prompt: Any) -> Any:
+def _prompt(s: Sized, load: Load, prompt: Any) -> Any:
     """The prompt pass: what is not in the cache, on average over prompts that find their prefix and those that do not."""
     d, p, ranks = s.deployment, s.question.kept, s.deployment.split.dp
     hit: float = getattr(load.replica, "hit_rate", 1.0)
@@ -152,6 +149,55 @@ def _prompt(s: "Served", load: Load, prompt: Any) -> Any:
     return (share * found + (1 - share) * lost).called("prompt pass")
 
 
+def _added(s: Sized, load: Load, prompt: Any, step: Any, context: Any) -> Any:
+    """What a prompt adds to each batch: the line of one step that it shares, and how the others follow from it."""
+    d, p, r = s.deployment, s.question.kept, cast("Any", load.replica)
+    batches = tuple(float(n) for n in timed_batches(s.replica_of_all.max_running))
+    here = max(n for n in batches if n <= r.max_running)
+    budget = given(float(s.memory.given["max_num_batched_tokens"]), "tokens of a step", "1", "the server's usual")
+    again = "the other parts, prompts and batches by the same lines"
+    answers = given(here, "answers beside", "1", f"one of the batches that are timed; {again}")
+    new = given(
+        min(p.input_len - p.found, max(1.0, float(budget) - here)),
+        "new tokens beside",
+        "1",
+        f"of a first part; {again}",
+    )
+    before = given(float(p.found), "cached tokens beside", "1", f"before a first part; {again}")
+    chunk, answer = Batch.of(d.model, [(new, before)]), Batch.of(d.model, decodes=[context])
+    seen = {n: answers * getattr(answer, n) for n in ("context", "windowed_context")}
+    name = f"step of {here:.0f} and a prompt"
+    both = _mixed_step(d, replace(chunk, decodes=answers, **seen), name).called(name, apart=True)
+    alone = made(s.replica_of_all.step_times[int(here) - 1], "at_batch", {"x0": step, "x1": answers})
+    part = (both - alone).called(f"what a prompt adds to a step of {here:.0f}")
+    timed = given(batches, "batches timed", "1", "each half as large again as the one before")
+
+    def of(times: tuple[float, ...], cached_len: float) -> Any:
+        found = {
+            "x0": part,
+            "x1": prompt,
+            "x2": given(float(cached_len), "cached_len", "1", CALLER),
+            "x3": budget,
+            "x4": timed,
+        }
+        return made(times[: r.max_running], "added", found, unit="s")
+
+    found = of(r.prompts[0].added, p.found)
+    if r.hit_rate < 1.0:
+        share = given(r.hit_rate, "hit rate", "1", "what the cache keeps until the next turn" if p.turns else CALLER)
+        lost = of(r.prompts[1].added, p.shared_len)
+        found = made(r.added_times, "mixed", {"x0": share, "x1": found, "x2": lost}, unit="s")
+    return found.called("what a prompt adds to each batch")
+
+
+def _mixed_step(d: Deployment, batch: Batch, name: str) -> Any:
+    """The time of a step that prompts and answers share, with all that is behind it."""
+    work, split, machine, rates = reasons(d)
+    cost = MixedSteps(replace(d, work=work, split=split, machine=machine), rates).cost(batch)
+    parts = (called(c.time, f"{name}: {n.replace('_', ' ')}") for n, c in cost.components.items())
+    return traced_pace(d) * (sum(parts) + cost.reduced + cost.sent + cost.overhead)
+
+
 def _shared(r: Any) -> Any:
     """Steps that a prompt shares with answers, or none."""
     return (
@@ -161,7 +207,7 @@ def _shared(r: Any) -> Any:
     )
 
 
-def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: Any) -> Any:
+def _places(s: Sized, load: Load, first: Any, step: Any, steps: Any, tokens: Any) -> Any:
     """Places of a replica: what memory holds, what the server is told, and how many are in pace."""
     d, q, r = s.deployment, s.question, load.replica
     held = s.memory
@@ -206,51 +252,10 @@ def _places(s: "Served", load: Load, first: Any, step: Any, steps: Any, tokens: 
     return made(float(r.max_running), "min", {f"x{i}": x for i, x in enumerate(places)}).called("places of a replica")
 
 
-def why_trained(t: "Trained") -> Explanation:
-    """The step, or with a number of tokens the whole run, down to the equations of a layer and the source of every rate."""
-    q, (root, binding) = t.question, t.step.traced_time()
-    if q.tokens is not None:
-        per_step = given(q.global_batch, "global batch", "1", "the plan and the batch") * given(
-            q.seq, "seq", "1", "the plan and the batch"
-        )
-        tokens = given(float(q.tokens), "tokens of the run", "token", CALLER)
-        root = training.time_to_train(tokens, per_step, root).called("time to train")
-    title = f"{q.model.name} on {q.machines}: {t.step.binding.replace('_', ' ')} is the largest term of the step"
-    return chain(title, root, t.step.explain().notes, binding)
-
-
-def why_planned(p: "Planned", first: TrainingStep, count: int) -> Explanation:
-    """The first plan: its step down to its sources, beside the steps of the next ones, and whether it fits."""
-    from mlsysim.explore.planner import TIE
-
-    best = p.best(max(count, 2))
-    rows = [best.row(k) for k in range(len(best))]
-    step, _ = first.traced_time()
-    next_ones = tuple(float(row["time"]) for row in rows[1:]) or (float(rows[0]["time"]),)
-    given_ = {
-        "x0": step,
-        "x1": given(
-            next_ones, "steps of the next plans", "s", "the same lines with another plan; 'Loses by' names the term"
-        ),
-        "x2": given(TIE, "tie", "1", "plans within it are equally fast; the simplest of them comes first"),
-        "x3": given(
-            float(rows[0]["memory"]),
-            "memory of the plan",
-            "byte",
-            f"counted from the shape of {p.model.name}: memory.training_memory",
-        ),
-        "x4": given(p.capacity, "device memory", "byte", "the devices, or capacity= of the caller"),
-    }
-    root = made(float(step), "fastest_that_fits", given_, unit="s").called("step of the first plan")
-    notes = (f"First: {p.why_first()}.", p.rates, *str(p.table(count)).split("\n"))
-    return chain(f"{p.model.name}: the best of {len(p.rows):,} plans, of which {len(p.fitting):,} fit", root, notes)
-
-
-def why_simulated(s: "Simulated") -> Explanation:
+def why_simulated(s: Played, notes: tuple[str, ...]) -> Explanation:
     """The 99th percentile of the time to the first token: the requests on either side of it, and the step that one waited for."""
     values = s.rows["ttft_s.p99"]
     title = f"{s.run.model.name}: time to the first token that 99 % of the requests do not exceed"
-    notes = (s.rates, *str(s.percentiles()).split("\n"))
     if s.simulation is None:
         runs = [given(float(v), f"run of seed {seed}", "s", "played") for seed, v in zip(s.seeds, values, strict=True)]
         return chain(
@@ -279,7 +284,7 @@ class _Logged(StepModel):
         return found
 
 
-def _prompt_steps(s: "Simulated") -> list[tuple[Batch, float]]:
+def _prompt_steps(s: Played) -> list[tuple[Batch, float]]:
     """The steps with prompts of the run, played once more."""
     steps = s.run.steps()
     logged = _Logged(**{f.name: getattr(steps, f.name) for f in fields(steps) if f.init})
@@ -287,7 +292,7 @@ def _prompt_steps(s: "Simulated") -> list[tuple[Batch, float]]:
     return logged.log
 
 
-def _first_token(s: "Simulated", record: Any, log: list[tuple[Batch, float]]) -> Any:
+def _first_token(s: Played, record: Any, log: list[tuple[Batch, float]]) -> Any:
     """The time to the first token of a request: the wait, and the step in which its prompt was computed, where one was enough."""
     name = f"request at {record.request.arrival:.6g} s"
     wait = given(
@@ -298,11 +303,7 @@ def _first_token(s: "Simulated", record: Any, log: list[tuple[Batch, float]]) ->
     if batch is None or steps.mixed is None:
         own = given(float(record.prefill_s), f"{name}: its steps", "s", "played: the steps that computed its prompt")
         return (wait + own).called(f"{name}: TTFT")
-    d = steps.deployment
-    work, split, machine, rates = reasons(d)
-    asked = MixedSteps(replace(d, work=work, split=split, machine=machine), rates)
-    cost = asked.cost(traced(batch, f"played: what the step of the {name} works on", name=f"{name}: {{}}"))
-    parts = (called(c.time, f"{name}: {n.replace('_', ' ')} of its step") for n, c in cost.components.items())
-    time = sum(parts) + cost.reduced + cost.sent + cost.overhead
+    asked = traced(batch, f"played: what the step of the {name} works on", name=f"{name}: {{}}")
+    time = _mixed_step(steps.deployment, asked, name)
     called(time, f"{name}: step of its prompt", apart=True)
     return (wait + time).called(f"{name}: TTFT")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from statistics import NormalDist
 from typing import Any
 
 from mlsysim import intervals, units
-from mlsysim.api.arguments import wrap_lines
+from mlsysim.api.arguments import fitted, wrap_lines
+from mlsysim.api.asked import AS_PUBLISHED
 from mlsysim.api.serving import Served, serve
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price, where
 from mlsysim.cost.rent import Rent, rents_of
@@ -18,9 +18,7 @@ from mlsysim.errors import InputError
 from mlsysim.results import Result, plain
 from mlsysim.tables import Table, table
 
-_NORMAL = NormalDist()
 _SEPARATOR = re.compile(r"\s*,(?!\d{3}\b)\s*")
-_STEPS = 201  # of the integral over what a measurement may say
 
 
 @dataclass(frozen=True)
@@ -29,58 +27,21 @@ class Effect:
 
     log_cost: float
     slope: float  # of the logarithm of the bill by that of the times
-    deviation: float  # standard deviation of the log error of the times
+    scale: float  # of the log error of the times, as of intervals.scale_of
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the logarithm of the bill."""
-        return self.slope * self.deviation
+        """Scale of the log error of the bill."""
+        return self.slope * self.scale
 
 
-def difference(a: Effect, b: Effect, share: float) -> tuple[float, float]:
-    """Mean and standard deviation of ln(bill of a / bill of b) where the errors of both have a part in common.
+def cheaper(a: Effect, b: Effect, share: float) -> float:
+    """The chance that the bill of a is the smaller one: the part of the errors that both share cancels, as far as slopes are alike.
 
-    Formula: the log error of the times on device d is e_d = sigma_d (sqrt(r) u + sqrt(1 - r) v_d), with u of what is asked, the
-    same for all, v_d of the device, all independent and normal, and r the share; a bill goes with the times to the power of its
-    slope. With w = slope x sigma the variance of ln(C_a / C_b) is w_a^2 + w_b^2 - 2 r w_a w_b: of equal ones u cancels.
-
-    >>> one, other = Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2)
-    >>> [round(difference(one, other, share)[1], 3) for share in (0.0, 0.5, 1.0)]
-    [0.283, 0.2, 0.0]
+    >>> round(cheaper(Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2), 0.5), 3)
+    0.667
     """
-    variance = (a.spread - b.spread) ** 2 + 2.0 * (1.0 - share) * a.spread * b.spread
-    return a.log_cost - b.log_cost, math.sqrt(variance)
-
-
-def odds(a: Effect, b: Effect, share: float) -> float:
-    """The chance that the bill of a is the smaller one.
-
-    >>> round(odds(Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2), 0.5), 3)
-    0.691
-    """
-    mean, deviation = difference(a, b, share)
-    if deviation == 0:
-        return 0.5 if mean == 0 else float(mean < 0)
-    return _NORMAL.cdf(-mean / deviation)
-
-
-def odds_once_measured(a: Effect, b: Effect, share: float) -> float:
-    """The chance to choose the smaller bill of two after a was measured, on average over what the measurement may say.
-
-    Formula: a measurement tells e_a, and of e_b the part that goes with it. What is left of ln(C_a / C_b) has the variance
-    w_b^2 (1 - r^2).
-
-    >>> one, other = Effect(0.0, 1.0, 0.2), Effect(0.1, 1.0, 0.2)
-    >>> odds_once_measured(one, other, 0.5) > odds(one, other, 0.5)
-    True
-    """
-    mean, deviation = difference(a, b, share)
-    left = b.spread * math.sqrt(1.0 - share**2)
-    if left == 0:
-        return 1.0
-    told = math.sqrt(max(0.0, deviation**2 - left**2))
-    middles = (_NORMAL.inv_cdf((i + 0.5) / _STEPS) for i in range(_STEPS))
-    return math.fsum(_NORMAL.cdf(abs(mean + told * z) / left) for z in middles) / _STEPS
+    return intervals.odds(b.log_cost - a.log_cost, intervals.apart(a.spread, b.spread, share))
 
 
 def shared_part(class_name: str = "inference") -> float:
@@ -89,11 +50,6 @@ def shared_part(class_name: str = "inference") -> float:
     Assumptions: a negative estimate is none; the errors of devices that nobody measured share as much as those of others do.
     """
     return max(0.0, float(intervals.checks(class_name).get("shared", 0.0)))
-
-
-def _deviation(q: intervals.ErrorQuantiles) -> float:
-    """The standard deviation of a normal error with these quantiles."""
-    return (q.high - q.low) / (2.0 * _NORMAL.inv_cdf((1.0 + q.nominal) / 2.0))
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,7 +83,7 @@ class Compared(Result):
         found = {}
         for (s, a), (t, b) in combinations(zip(self.answers, self.effects, strict=True), 2):
             if a is not None and b is not None:
-                chance, names = odds(a, b, self.shared), (s.question.device.name, t.question.device.name)
+                chance, names = cheaper(a, b, self.shared), (s.question.device.name, t.question.device.name)
                 found[names if chance >= 0.5 else names[::-1]] = max(chance, 1.0 - chance)
         return found
 
@@ -138,7 +94,10 @@ class Compared(Result):
             return None
         names = min(self.odds, key=lambda pair: self.odds[pair])
         of = {s.question.device.name: e for s, e in zip(self.answers, self.effects, strict=True) if e is not None}
-        tried = {a: odds_once_measured(of[a], of[b], self.shared) for a, b in (names, names[::-1])}
+        tried = {
+            a: intervals.odds_once_measured(of[b].log_cost - of[a].log_cost, of[a].spread, of[b].spread, self.shared)
+            for a, b in (names, names[::-1])
+        }
         best = max(tried, key=lambda name: tried[name])
         return best, tried[best]
 
@@ -169,7 +128,7 @@ class Compared(Result):
             )
         if self.odds:
             said.append(
-                f"odds: normal errors as wide as the ranges, of which devices share {self.shared:.0%} of the variance"
+                f"odds: errors as wide as the ranges, most of them small and a few large, of which devices share {self.shared:.0%} of the variance"
             )
         pairs = zip(self.answers, self.effects, strict=True)
         return said + [f"{s.question.device.name}: {_missing(s)}" for s, e in pairs if e is None]
@@ -180,7 +139,16 @@ class Compared(Result):
         rate = "" if q.rate is None else f" at {q.rate:g} requests/s"
         targets = "" if q.slo is None else f", {q.slo}"
         head = wrap_lines([f"{q.model.name}{rate} of {work}{targets}; price: {self.kind}"])
-        return [*head, *str(self.rows()).split("\n"), *wrap_lines([*self.words, *self.answers[0].assumed])]
+        by: dict[tuple[str, ...], list[str]] = {}  # formats differ between devices
+        for s in self.answers:
+            said = tuple(line.replace(f" ({AS_PUBLISHED})", "") for line in s.assumed)
+            by.setdefault(said, []).append(s.question.device.name)
+        each = [
+            f"{' '.join(lines)} ({', '.join(names)})" if len(by) > 1 else " ".join(lines) for lines, names in by.items()
+        ]
+        assumed = ["; ".join([each[0], *(one.removeprefix("assumed: ") for one in each[1:])])]
+        spare = [w for w in self.words if w.startswith("odds: ")]
+        return fitted([*head, *str(self.rows()).split("\n"), *wrap_lines([*self.words, *assumed])], (), spare)
 
     def to_dict(self) -> dict[str, Any]:
         """The answers, and the odds of every two."""
@@ -202,8 +170,9 @@ def _effect(s: Served) -> Effect | None:
     if s.bill.cost_rate is None or rates is None:
         return None
     (low, high), (least, most) = s.interval.ends, rates
-    deviation = _deviation(s.interval.quantiles)
-    return Effect(math.log(s.bill.cost_rate), math.log(most / least) / math.log(high / low), deviation)
+    q = s.interval.quantiles
+    scale = intervals.scale_of((q.high - q.low) / 2.0, q.nominal)
+    return Effect(math.log(s.bill.cost_rate), math.log(most / least) / math.log(high / low), scale)
 
 
 def _missing(s: Served) -> str:
@@ -272,8 +241,8 @@ def compare_devices(
     InputError, UnknownNameError
         As in :func:`mlsysim.serve`; fewer than two devices, or one twice; a price of one device alone.
 
-    Assumptions: those of :func:`mlsysim.serve`, and of the odds those of ``difference``: log errors are normal, as wide as the ranges,
-    with a part that all devices share; the bill goes with a power of the times.
+    Assumptions: those of :func:`mlsysim.serve`, and of the odds those of ``intervals.odds``: log errors as wide as the ranges, with a
+    part that all devices share; the bill goes with a power of the times.
 
     >>> found = compare_devices("Llama-3.1-8B", ["H100", "H200"], rate=20, price="3 USD/h")
     >>> [s.question.device.name for s in found.answers]

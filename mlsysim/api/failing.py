@@ -42,7 +42,11 @@ def failure_line(load: Load, left: Load | None, each: int, targets: bool, spare:
 def mean_line(bill: Bill, low: Bill, rate: float, mean_rate: float) -> str:
     """What the mean load takes, by its own bill, and what a token costs when the devices for the peak stay."""
     per = bill.cost_per_token
-    stay = "" if per is None else f"; all stay: {per / (mean_rate / rate) * 1e6:,.3g} USD per million tokens"
+    stay = (
+        ""
+        if per is None
+        else f"; all stay: {per / (mean_rate / rate) * 1e6:,.3g} USD per million tokens, power of the idle ones not known"
+    )
     parts = [pluralize(low.devices, "device")]
     parts += [] if low.cost_per_month is None else [f"{units.rounded(low.cost_per_month)} USD a month"]
     parts += [] if low.power is None else [f"at most {units.format(low.power, 'W', 3)}"]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog
 from mlsysim.api.arguments import Defaults
-from mlsysim.api.asked import Formats, formats_of
+from mlsysim.api.asked import formats_of
 from mlsysim.catalog import Device, Model
 from mlsysim.errors import UnknownNameError
+from mlsysim.memory.quantised import Formats
 
 if TYPE_CHECKING:
     from mlsysim.api.serving import Served
@@ -72,7 +73,7 @@ def address(model: Model, asked: str = "") -> str:
 def start(model: Model, device: Device, formats: Formats, options: Mapping[str, Any], asked: str = "") -> Commands:
     """How to start one server, with options by our names.
 
-    >>> from mlsysim.api.asked import Formats
+    >>> from mlsysim.memory.quantised import Formats
     >>> start(catalog.model("Qwen3-32B"), catalog.device("H100"), Formats("bf16"), {"tp": 2, "max_num_seqs": 64}).vllm
     'vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2 --max-num-seqs 64'
     """

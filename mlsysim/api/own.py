@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlsysim import inference, intervals, units
-from mlsysim.api.asked import Asked, Formats, Own
+from mlsysim.api.asked import Asked, Own
 from mlsysim.catalog import Device
 from mlsysim.efficiencies import has_range
 from mlsysim.errors import InputError
 from mlsysim.intervals import ALIKE, APART, MOVED
+from mlsysim.memory.quantised import Formats
 from mlsysim.runs import KINDS, QUANTITIES, Measured
 
 if TYPE_CHECKING:

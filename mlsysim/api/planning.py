@@ -5,7 +5,9 @@ from functools import cached_property
 from typing import Any
 
 from mlsysim import catalog, units
-from mlsysim.api.arguments import Defaults, typed, wrap_lines
+from mlsysim._chains import chain
+from mlsysim._numeric.traced import given, made
+from mlsysim.api.arguments import Defaults, fitted, typed, wrap_lines
 from mlsysim.api.asked import networked
 from mlsysim.api.training import (
     PRECISION,
@@ -23,6 +25,7 @@ from mlsysim.efficiencies import DEFAULT, describe
 from mlsysim.errors import unknown_name
 from mlsysim.explore import PlanSearch
 from mlsysim.explore import plan as search
+from mlsysim.explore.planner import TIE
 from mlsysim.explore.recipes import NearestRecipe, nearest_recipe
 from mlsysim.results import Explanation
 from mlsysim.tables import Table
@@ -56,8 +59,8 @@ class Planned(PlanSearch):
             return wrap_lines(
                 [*self.refusal(), describe(self.efficiencies.name, self.efficiencies.source), *self.assumed]
             )
-        near = [] if self.nearest is None else [self.nearest.words(self)]
-        return [*super().summary(), *wrap_lines([*near, *self.assumed])]
+        near = [] if self.nearest is None else wrap_lines([self.nearest.words(self)])
+        return fitted([*super().summary(), *near, *wrap_lines(self.assumed)], (), near)
 
     @cached_property
     def nearest(self) -> "NearestRecipe | None":
@@ -78,11 +81,31 @@ class Planned(PlanSearch):
 
     def explain(self, count: int = 5) -> Table | Explanation:
         """The chain from the first plan's step to its sources, beside the next plans; the smallest ones where none fits."""
-        from mlsysim.api.deriving import why_planned
-
         if not self.fits or self.question is None:
             return self.table(count)
-        return why_planned(self, step_of(self.question, self.plan()), count)
+        best = self.best(max(count, 2))
+        rows = [best.row(k) for k in range(len(best))]
+        step, _ = step_of(self.question, self.plan()).traced_time()
+        next_ones = tuple(float(row["time"]) for row in rows[1:]) or (float(rows[0]["time"]),)
+        inputs = {
+            "x0": step,
+            "x1": given(
+                next_ones, "steps of the next plans", "s", "the same lines with another plan; 'Loses by' names the term"
+            ),
+            "x2": given(TIE, "tie", "1", "plans within it are equally fast; the simplest of them comes first"),
+            "x3": given(
+                float(rows[0]["memory"]),
+                "memory of the plan",
+                "byte",
+                f"counted from the shape of {self.model.name}: memory.training_memory",
+            ),
+            "x4": given(self.capacity, "device memory", "byte", "the devices, or capacity= of the caller"),
+        }
+        root = made(float(step), "fastest_that_fits", inputs, unit="s").called("step of the first plan")
+        notes = (f"First: {self.why_first()}.", self.rates, *str(self.table(count)).split("\n"))
+        return chain(
+            f"{self.model.name}: the best of {len(self.rows):,} plans, of which {len(self.fitting):,} fit", root, notes
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The job, how many plans there are, the ten best of them, and what would fit where none does."""

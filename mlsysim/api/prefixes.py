@@ -170,14 +170,18 @@ class Prompt:
         return Prompt(factor * self.time, factor * self.deviation, tuple(factor * t for t in self.added), self.steps)
 
 
+def timed_batches(most: int) -> list[int]:
+    """The batches up to the largest beside which prompts are timed."""
+    return sorted({min(most, round(1.5**k)) for k in range(math.ceil(math.log(most, 1.5)) + 1)})
+
+
 class _Beside:
     """Prompts in steps of answers, by the step model of the simulator."""
 
     def __init__(self, d: Deployment, context: float, step_times: Sequence[float], budget: float) -> None:
         self.model, self.steps, self.times, self.budget = d.model, step_model(d), step_times, budget
         self.answer = Batch.of(d.model, decodes=[context])
-        most = len(step_times)
-        self.batches = sorted({min(most, round(1.5**k)) for k in range(math.ceil(math.log(most, 1.5)) + 1)})
+        self.batches = timed_batches(len(step_times))
 
     def added(self, new: float, cached: float) -> tuple[float, ...]:
         """What a prompt of so many new tokens adds to a step of 1, 2, … answers: some batches are timed, those between lie on lines."""

@@ -3,21 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import exp
 from pathlib import Path
 from typing import Any
 
 from mlsysim import catalog, units
-from mlsysim.api.arguments import typed, wrap_lines
+from mlsysim.api.arguments import fitted, typed, wrap_lines
 from mlsysim.api.gaps import Reason, next_measurement, reasons
 from mlsysim.api.predicting import NEEDED, TOOLS, Row
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.results import Result, plain
+from mlsysim.results import Report, Result, plain
 from mlsysim.runs import KINDS, QUANTITIES, Measured, read_run
 from mlsysim.tables import table
 
-_SHOWN = 12  # rows and terms of a table that is printed
+_SHOWN = 4  # rows of a table that is printed
+_HEAD = ("figure", "measured", "predicted", "over it", "range", "limit")
 _SHARE = 0.02  # of a time, below which a term is not printed
 PHASES = ("prefill", "decode", "train")  # of a trace
 
@@ -56,28 +56,31 @@ class Comparison(Result):
         said = [f"--{n.replace('_', '-')} {_shown(v)}" for n, v in self.asked.items()]
         return f"understood: {' '.join(said) or 'nothing of the question'}"
 
-    def _table(self) -> list[str]:
-        rows = []
-        for row in self.rows[:_SHOWN]:
+    def _rows(self, rows: Sequence[Row]) -> list[tuple[str, ...]]:
+        found: list[tuple[str, ...]] = []
+        for row in rows:
             unit = QUANTITIES[row.figure.name][1]
             ends = "-" if row.ends is None else " to ".join(units.format(e, unit, 3) for e in row.ends)
             limit = "-" if row.predicted.limit is None else units.format(row.predicted.limit, unit, 3)
             value = row.predicted.value / row.figure.value
-            rows.append((row.figure.words, units.format(row.figure.value, unit, 3), units.format(row.predicted.value, unit, 3), f"x{value:.2f}", ends, limit))  # fmt: skip
-        text = str(table(("figure", "measured", "predicted", "over it", "range", "limit"), rows)).split("\n")
-        return text + ([f"and {len(self.rows) - _SHOWN} more figures"] if len(self.rows) > _SHOWN else [])
+            found.append((row.figure.words, units.format(row.figure.value, unit, 3), units.format(row.predicted.value, unit, 3), f"x{value:.2f}", ends, limit))  # fmt: skip
+        return found
+
+    def _table(self) -> list[str]:
+        text = str(table(_HEAD, self._rows(self.rows[:_SHOWN]))).split("\n")
+        return text + ([f"and {len(self.rows) - _SHOWN} more figures: --explain"] if len(self.rows) > _SHOWN else [])
 
     def _terms(self) -> list[str]:
         """The terms of every figure that has some, in a line each."""
         lines = []
-        for row in self.rows[:_SHOWN]:
+        for row in self.rows:
             large = sorted(((v, n) for n, v in row.predicted.shares.items() if v >= _SHARE), reverse=True)
             if len(large) > 1 and not row.figure.is_rate:
                 time = row.predicted.value
                 lines.append(
                     f"  {row.figure.words}: " + ", ".join(f"{n} {units.format(v * time, 's', 2)}" for v, n in large[:6])
                 )
-        return lines[:4]
+        return lines
 
     def summary(self) -> Sequence[str]:
         head = f"{self.run.file}: {self.run.tool}, {KINDS[self.run.kind]}"
@@ -99,15 +102,28 @@ class Comparison(Result):
             else "outside the range of past errors: "
             + ", ".join(dict.fromkeys(r.figure.words for r in self.rows if not r.inside))
         )
-        return [
-            *wrap_lines([head, self._question()]),
-            *self._table(),
-            *wrap_lines(["predicted, term by term:", *self._terms()] if self._terms() else []),
-            *wrap_lines([verdict, *best, f"measure next: {self.measure_next}", *(f"note: {n}" for n in self.notes)]),
-        ]
+        notes = [f"note: {n}" for n in self.notes]
+        return fitted(
+            [
+                *wrap_lines([head, self._question()]),
+                *self._table(),
+                *wrap_lines([verdict, *best[:1], f"measure next: {self.measure_next}", *notes]),
+            ],
+            best[1:],
+            notes,
+        )
 
     def __str__(self) -> str:
         return "\n".join(self.summary())
+
+    def explain(self) -> Report:
+        """Every figure with the terms of its prediction, and what else may explain the gap."""
+        notes = (*self._terms(), *(r.text for r in self.reasons), *self.notes)
+        return (
+            Report(self.summary()[0], (table(_HEAD, self._rows(self.rows)),), notes)
+            if self.answered
+            else Report(self.summary()[0], ())
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON."""
@@ -300,12 +316,3 @@ def compared(run: Measured, given: Mapping[str, Any]) -> Comparison:
 
 
 _NAMES: Mapping[str, Callable[[Any], Any]] = {"model": catalog.model, "device": catalog.device}
-
-
-def spread_in_words(error: float) -> str:
-    """A log error as a percentage.
-
-    >>> spread_in_words(0.1)
-    '11 %'
-    """
-    return f"{100 * (exp(abs(error)) - 1):.0f} %"

@@ -1,20 +1,20 @@
 """``mlsysim.simulate``: requests played one by one on a server, their percentiles, and the spread over repeated runs."""
 
 import math
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from mlsysim import catalog, serving, units
 from mlsysim.api.arguments import PUE, Defaults, check_number, fitted, pluralize, typed, wrap_lines
-from mlsysim.api.asked import LENGTH_VARIATION, Asked, formats_of
+from mlsysim.api.asked import LENGTH_VARIATION, formats_of
 from mlsysim.api.bills import Bill
 from mlsysim.api.fleets import FleetSpec, talks_of
 from mlsysim.api.own import with_own
-from mlsysim.api.serving import INPUT_LEN, NARROWER, OUTPUT_LEN, splits, suggestions_of
+from mlsysim.api.playing import LONG, RAMP, Played, Run, error_of_mean
+from mlsysim.api.sizing import INPUT_LEN, NARROWER, OUTPUT_LEN, splits, suggestions_of
 from mlsysim.api.targets import SLO, check_slo
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.cost.rent import Rent, rent_of
@@ -23,33 +23,19 @@ from mlsysim.errors import InputError
 from mlsysim.memory import ServerMemory
 from mlsysim.memory.serving import as_published, release_of
 from mlsysim.results import Explanation, Result, format_value, plain
-from mlsysim.serving import METRICS, Config, Record, Request, Simulation
+from mlsysim.serving import METRICS, Config, Request, Simulation
 from mlsysim.serving.config import memory_options, server_of
-from mlsysim.serving.fleet import Conversation, FleetResult, rank_limits, run
+from mlsysim.serving.fleet import rank_limits
 from mlsysim.serving.measured import Nearest, nearest_point
-from mlsysim.serving_steps import Rates, StepModel, step_model
+from mlsysim.serving_steps import Rates
 from mlsysim.serving_steps.calibration import Calibration, load_calibration
 from mlsysim.tables import Table, table
 
 REQUESTS = 1000  # of a run at least, where nobody says how many
-_LONG = 20.0  # residence times of a run in its steady part
-_RAMP = 3.0  # residence times until as many are inside as always
-_TALKS = 5.0  # the same of conversations, in their mean lengths
 _STEADY = 10.0  # residence times, from which on a run says whether targets are met
 _MOST_DRAWN = 40_000  # requests of a run whose length is chosen
-_PARTS = 10  # of a run, whose spread is that of its percentiles
 _BETWEEN = 2.0  # standard errors: an interval of 95 %
 _STATISTICS = ("mean", "p50", "p90", "p99")
-_OTHERS = (
-    "requests_per_s",
-    "tokens_per_s",
-    "utilisation",
-    "mean_batch",
-    "preemptions",
-    "rejected",
-    "met",
-    "goodput_per_s",
-)
 # Of a run, or on average over the runs: what the summary's line of rates prints.
 _PRINTED = ("requests_per_s", "tokens_per_s", "mean_batch", "utilisation", "preemptions", "rejected")
 _MOST_RUNS = 1_000_000
@@ -60,228 +46,10 @@ _TRIES, _SPARE = 4, 1.15  # to find the length of a run, which is a little more 
 _ASKED_AGAIN = 5_000  # requests up to which neighbouring questions are played too
 
 
-def _per(count: float, time: float) -> float:
-    return count / time if time else 0.0
-
-
-@dataclass(frozen=True)
-class Window:
-    """The part of a run that counts: its requests in order, from when to when they came, and how many residence times that is."""
-
-    records: tuple[Record, ...]
-    begin: float
-    end: float
-    residences: float
-    trimmed: bool
-
-    def spread(self, metric: str) -> tuple[dict[str, float | None], dict[str, float]]:
-        """Mean and percentiles, and the standard error of each by the spread over parts of the run."""
-        values = [v for r in self.records if (v := getattr(r, metric)) is not None]  # in the order of their arrival
-        found, each = serving.summarise(values), max(1, len(values) // _PARTS)
-        parts = (
-            [serving.summarise(values[k * each : (k + 1) * each]) for k in range(_PARTS)]
-            if len(values) >= _PARTS**2
-            else []
-        )
-        return found, {name: _deviation([part[name] or 0.0 for part in parts]) for name in found}
-
-    def error(self, share: Callable[[Sequence[Record]], float]) -> float:
-        """Standard error of a share of the requests, by the spread over parts of the run."""
-        each = len(self.records) // _PARTS
-        return (
-            _deviation([share(self.records[k * each : (k + 1) * each]) for k in range(_PARTS)])
-            if each >= _PARTS
-            else math.nan
-        )
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """Standard error of the mean of values; nan of fewer than two."""
-    if len(values) < 2:
-        return math.nan
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run(Asked):
-    """A question, ready to be played with any seed; found again by name, so that a cluster and a store can hold it."""
-
-    tp: int
-    config: Config
-    routing: str
-    trace: tuple[Request, ...] | tuple[Conversation, ...] | None
-    rate: float
-    requests: int
-    input_len: float
-    output_len: float
-    arrival_variation: float
-    length_variation: float
-    calibration: Calibration | None
-    replicas: int = 1
-    concurrency: int | None = None
-    cached_len: int = 0
-    hit_rate: float = 1.0
-    parts: FleetSpec = field(default_factory=FleetSpec)
-
-    def steps(self) -> StepModel:
-        """The step times of one replica."""
-        return self.steps_of(self.model)
-
-    def steps_of(self, model: Model | str) -> StepModel:
-        """The same of any model on the same devices."""
-        deployed = self.deployed(self.tp, model=model, dp=self.parts.dp)
-        return step_model(deployed, efficiencies=self.efficiencies)
-
-    @property
-    def devices(self) -> int:
-        """Of all servers, as many as there are at the beginning."""
-        return (self.replicas + (self.parts.prefill_replicas or 0)) * self.tp * self.parts.dp
-
-    def drawn(self, seed: int) -> tuple[Request, ...]:
-        """The requests: those of the trace, or random ones."""
-        if self.trace is not None:
-            return tuple(r for r in self.trace if isinstance(r, Request))
-        n, cv = self.requests, self.arrival_variation
-        if self.concurrency is not None:
-            arrivals: tuple[float, ...] = (0.0,) * n  # written down when they come
-        else:
-            arrivals = serving.poisson(self.rate, n, seed) if cv == 1 else serving.gamma(self.rate, n, cv, seed)
-        old = max(self.cached_len, self.parts.shared_len or 0)  # what is new varies
-        new = serving.lengths(self.input_len - old, n, self.length_variation, seed + 1)
-        draw = random.Random(seed + 1)
-        hits = [self.cached_len if self.hit_rate == 1 or draw.random() < self.hit_rate else 0 for _ in range(n)]
-        answers = serving.lengths(self.output_len, n, self.length_variation, seed + 2)
-        return serving.load(arrivals, [old + one for one in new], answers, hits)
-
-    def talks(self, seed: int) -> tuple[Conversation, ...]:
-        """The conversations: those of the trace, or random ones, dealt among the models."""
-        names = [self.model.name, *self.parts.also_models]
-        if self.trace is not None:
-            return talks_of(self.trace, names)
-        if self.parts.traffic != "requests":
-            rate = None if self.concurrency is not None else self.rate
-            return self.parts.drawn(rate, self.requests, self.output_len, self.length_variation, names, seed)
-        found = talks_of(self.drawn(seed), names)
-        if shared := self.parts.shared_len:
-            found = tuple(replace(c, shared="text", shared_len=shared) for c in found)
-        return tuple(replace(c, model=names[i % len(names)]) for i, c in enumerate(found))
-
-    def play(
-        self,
-        seed: int,
-        progress: bool = False,
-        steps: StepModel | None = None,
-        drawn: tuple[Request, ...] | None = None,
-    ) -> Simulation:
-        """One run, of requests that were drawn before where they are given."""
-        if not self.parts.plain or self.routing == "prefix":
-            others = {name: self.steps_of(name) for name in self.parts.also_models}
-            fleet = self.parts.fleet(steps or self.steps(), others, self.config, self.replicas, self.routing)
-            played: Simulation = run(fleet, self.talks(seed), concurrency=self.concurrency, progress=progress)
-            return played if self.calibration is None else played.corrected(self.calibration.apply)
-        found = serving.simulate(
-            steps or self.steps(),
-            self.drawn(seed) if drawn is None else drawn,
-            self.config,
-            replicas=self.replicas,
-            routing=self.routing,
-            progress=progress,
-            concurrency=self.concurrency,
-        )
-        return found if self.calibration is None else found.corrected(self.calibration.apply)
-
-    def _ramp(self, found: Simulation) -> tuple[float, float]:
-        """Until as many are inside as always, and how long one stays, s: a request, or a fourth of a conversation if that is longer."""
-        times = [r.finished - r.request.arrival for r in found.records if not r.rejected]
-        stays = math.fsum(times[len(times) // 2 :]) / max(1, len(times) - len(times) // 2)  # not of the ramp
-        if self.parts.traffic == "requests":
-            return _RAMP * stays, stays
-        talk = (
-            self.parts.pauses + self.parts.mean_turns * stays
-        )  # long ones count most, as they ask most and remember most
-        return _TALKS * talk, max(stays, talk / 4.0)
-
-    def needed(self, found: Simulation) -> float:
-        """Seconds for which requests must come, so that the run is steady, by how long they stay in this one."""
-        ramp, stays = self._ramp(found)
-        return ramp + (_LONG + 1.0) * stays
-
-    def window(self, found: Simulation) -> Window:
-        """The steady part of a run: without the ramp at its beginning and the drain at its end; all of a trace and of a loop."""
-        ordered = sorted(found.records, key=lambda r: r.request.arrival)
-        whole = Window(tuple(ordered), 0.0, found.makespan, math.inf, False)
-        if self.trace is not None or not ordered:
-            return whole
-        if self.concurrency is not None:
-            return replace(whole, residences=len(ordered) / self.concurrency)
-        ramp, stays = self._ramp(found)
-        if not stays:
-            return replace(whole, residences=0.0)
-        begin, end = ordered[0].request.arrival + ramp, self.requests / self.rate - stays
-        inside = tuple(r for r in ordered if begin <= r.request.arrival < end)
-        if len(inside) < _PARTS**2:
-            return replace(whole, residences=max(0.0, end - begin) / stays)
-        return Window(inside, begin, end, (end - begin) / stays, True)
-
-    def row(self, found: Simulation) -> dict[str, float]:
-        """A run in numbers: every metric's mean and percentiles, and what the server did; of its steady part."""
-        row: dict[str, float] = {}
-        window = self.window(found)
-        for metric in METRICS:
-            of_all, error = window.spread(metric)
-            row |= {f"{metric}.{name}": math.nan if v is None else float(v) for name, v in of_all.items()}
-            row |= {f"{metric}.{name}.error": v for name, v in error.items()}
-        met = self.met(window.records)
-        row |= {name: float(getattr(found, name)) for name in _OTHERS[:5]}
-        if window.trimmed:
-            done = [r for r in found.records if window.begin <= r.finished < window.end]
-            row["requests_per_s"] = len(done) / (window.end - window.begin)
-            row["tokens_per_s"] = sum(r.request.output_len for r in done) / (window.end - window.begin)
-        row |= {
-            "residences": window.residences,
-            "trimmed": float(window.trimmed),
-            "met.error": window.error(lambda part: self.met(part)),
-        }
-        if isinstance(found, FleetResult) and self.parts.autoscaler is not None:
-            row["servers"] = found.server_seconds / found.clock if found.clock else 0.0
-        return row | {
-            "rejected": float(len(found.rejected)),
-            "met": met,
-            "goodput_per_s": met * row["requests_per_s"]
-            if window.trimmed
-            else _per(met * len(found.records), found.makespan),
-        }
-
-    def met(self, records: Sequence[Record]) -> float:
-        """Share of the requests that meet every target; a rejected one meets none. All of them without targets."""
-        targets = (self.slo or SLO()).targets
-        if not records or not targets:
-            return 1.0
-
-        def good(r: Record) -> bool:
-            times = [(getattr(r, f"{name}_s"), target) for name, target in targets.items()]
-            return not r.rejected and all(t is None or t <= target for t, target in times)
-
-        return sum(map(good, records)) / len(records)
-
-    def __call__(self, seed: Any) -> Mapping[str, Any]:
-        """As a sweep asks: a vector of seeds, and a vector of every number."""
-        import numpy as np
-
-        steps = self.steps()
-        rows = [self.row(self.play(int(s), steps=steps)) for s in seed]
-        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
-
-
 @dataclass(frozen=True, repr=False)
-class Simulated(Result):
+class Simulated(Played, Result):
     """What :func:`simulate` returns: ``simulation`` is that of a single run; ``rows`` has the numbers of each run."""
 
-    run: Run
-    seeds: tuple[int, ...]
-    rows: Mapping[str, Sequence[float]]
-    simulation: Simulation | None
     saturation: serving.Saturation | None
     rent: Rent | None
     pue: float
@@ -352,7 +120,7 @@ class Simulated(Result):
         """Standard error of that mean over the runs; of a single run over its parts, nan where it is short."""
         if len(self.seeds) == 1:
             return self.rows.get(f"{name}.error", (math.nan,))[0]
-        return _deviation([v for v in self.rows[name] if not math.isnan(v)])
+        return error_of_mean([v for v in self.rows[name] if not math.isnan(v)])
 
     def percentiles(self) -> Table:
         """Mean and percentiles of every metric, each with the half of its interval of 95 %."""
@@ -376,6 +144,8 @@ class Simulated(Result):
     def binds(self) -> str:
         """What the server runs out of first."""
         full = self.saturation
+        if full is not None and self.mean("requests_per_s") > full.capacity:
+            full = None  # an estimate that the run itself exceeds says nothing of what binds
         busy = f"{self.mean('utilisation'):.0%} of the time a step is under way"
         n = self.run.replicas
         each = "a full server completes" if n == 1 else f"{n} full servers complete"
@@ -446,12 +216,12 @@ class Simulated(Result):
         done = f"{100 * share:.3g}{spread} % do, goodput {self.mean('goodput_per_s'):.3g} requests/s"
         if good is None:
             least = (
-                math.ceil(self.run.requests * (_LONG + _RAMP + 1) / max(0.5, self.mean("residences") + _RAMP + 1) / 100)
+                math.ceil(self.run.requests * (LONG + RAMP + 1) / max(0.5, self.mean("residences") + RAMP + 1) / 100)
                 * 100
             )
             return (
                 f"NO VERDICT on {slo}: the run is not steady, {units.rounded(self.mean('residences'), 2)} residence times without ramp and drain; "
-                f"--requests {least} gives some {_LONG:g}"
+                f"--requests {least} gives some {LONG:g}"
             )
         close = not math.isnan(error) and abs(share - slo.quantile) < _BETWEEN * error
         return f"{'met' if good else 'MISSED'}{', too close to call' if close else ''}: {slo}; {done}"
@@ -487,7 +257,9 @@ class Simulated(Result):
         """The chain from the 99th percentile of the time to the first token to its sources, and every percentile."""
         from mlsysim.api.deriving import why_simulated
 
-        return why_simulated(self) if self.fits else self.percentiles()
+        if not self.fits:
+            return self.percentiles()
+        return why_simulated(self, (self.rates, *str(self.percentiles()).split("\n")))
 
     def frame_rows(self) -> list[dict[str, Any]]:
         """A row per run."""

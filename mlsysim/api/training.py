@@ -8,11 +8,13 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, training, units
+from mlsysim._chains import chain
+from mlsysim._numeric.traced import given
 from mlsysim.api.arguments import PUE, Defaults, check_number, fitted, pluralize, typed, wrap_lines
 from mlsysim.api.asked import Own, networked
 from mlsysim.api.bills import Bill
 from mlsysim.api.own import own_of
-from mlsysim.api.serving import NARROWER
+from mlsysim.api.sizing import NARROWER
 from mlsysim.catalog import Cluster, Device, Machines, Model, Node, Price
 from mlsysim.catalog.shapes import asked_for
 from mlsysim.cost.rent import Rent, rent_of
@@ -21,7 +23,7 @@ from mlsysim.efficiencies import DEFAULT, describe, has_range
 from mlsysim.efficiencies.domains import training_domain
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
-from mlsysim.results import Explanation, Result, format_value, plain
+from mlsysim.results import CALLER, Explanation, Result, format_value, plain
 from mlsysim.training import TrainingStep
 
 if TYPE_CHECKING:
@@ -185,9 +187,15 @@ class Trained(Result):
 
     def explain(self) -> Explanation:
         """The chain from the run or the step to its sources: terms, equations of a layer, every rate and shape."""
-        from mlsysim.api.deriving import why_trained
-
-        return why_trained(self)
+        q, (root, binding) = self.question, self.step.traced_time()
+        if q.tokens is not None:
+            per_step = given(q.global_batch, "global batch", "1", "the plan and the batch") * given(
+                q.seq, "seq", "1", "the plan and the batch"
+            )
+            tokens = given(float(q.tokens), "tokens of the run", "token", CALLER)
+            root = training.time_to_train(tokens, per_step, root).called("time to train")
+        title = f"{q.model.name} on {q.machines}: {self.step.binding.replace('_', ' ')} is the largest term of the step"
+        return chain(title, root, self.step.explain().notes, binding)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers in SI units, for JSON: those of the step, with the plan, the run and the bill."""
@@ -393,6 +401,17 @@ def default_batch(devices: int, seq: int) -> int:
     return -(-wanted // unit) * unit
 
 
+def _check_plan(plan: Any, parts: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Refuse what is no plan, a plan beside its parts, and options of a step without one."""
+    if plan is not None and not isinstance(plan, Plan):
+        raise InputError(f"train: plan = {repr(plan)[:40]} is no Plan; write for example plan=Plan(tp=8, dp=4)")
+    if plan is not None and parts:
+        name = next(iter(parts))
+        raise InputError(f"train: plan and {name} are both given; a plan has its {name}, so leave out one of the two")
+    if options and plan is None:
+        raise InputError(f"train: {next(iter(options))} needs plan=Plan(...); the search has the cluster's own links")
+
+
 @typed
 def train(
     model: Model | str,
@@ -486,19 +505,13 @@ def train(
     >>> t.fits, t.step.devices, t.range[0] < t.step.time < t.range[1]
     (True, 8, True)
     """
-    if plan is not None and not isinstance(plan, Plan):
-        raise InputError(f"train: plan = {repr(plan)[:40]} is no Plan; write for example plan=Plan(tp=8, dp=4)")
     taken = Defaults()
     m, machines = asked_for(model), catalog.where(cluster)
     known = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep, "virtual_stages": virtual_stages}
     degrees = {name: value for name, value in known.items() if value is not None}
     asked = {"micro_batch": micro_batch, "sharding": sharding, "recompute": recompute}
     limits = {name: value for name, value in asked.items() if value is not None}
-    if plan is not None and (degrees or limits):
-        name = next(iter({**degrees, **limits}))
-        raise InputError(f"train: plan and {name} are both given; a plan has its {name}, so leave out one of the two")
-    if options and plan is None:
-        raise InputError(f"train: {next(iter(options))} needs plan=Plan(...); the search has the cluster's own links")
+    _check_plan(plan, {**degrees, **limits}, options)
     if machines.count is None:
         machines = replace(machines, count=plan.devices if plan is not None else 1)
         taken.add("1 device", plan is None)

@@ -4,32 +4,37 @@
 under requests. ``ASSUMPTIONS`` says what these closed forms take for granted and what a request simulator replaces.
 """
 
-from mlsysim.capacity.batching import goodput, knee_batch, loaded_itl, request_capacity
-from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
-from mlsysim.capacity.mmc import Queue, queue
-from mlsysim.capacity.pace import answer_spread, answer_time, in_time
-from mlsysim.capacity.queues import erlang_b, erlang_b_step, erlang_c, little, utilisation, waiting_share
-from mlsysim.capacity.replicas import (
-    USABLE,
-    Concurrency,
-    Curve,
-    Replica,
-    replica,
-    replica_of,
-    sequences,
-    serving_curve,
-)
-from mlsysim.capacity.routing import ROUTING
-from mlsysim.capacity.solver import ASSUMPTIONS, Load, load, max_rate, replicas_needed
-from mlsysim.capacity.waiting import (
-    dealt_share,
-    dealt_wait,
-    general_wait,
-    mean_wait,
-    mg1_wait,
-    wait_quantile,
-    wait_tail,
-)
+from typing import TYPE_CHECKING
+
+from mlsysim._lazy import lazily
+
+if TYPE_CHECKING:
+    from mlsysim.capacity.batching import goodput, knee_batch, loaded_itl, request_capacity
+    from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
+    from mlsysim.capacity.mmc import Queue, queue
+    from mlsysim.capacity.pace import answer_spread, answer_time, in_time
+    from mlsysim.capacity.queues import erlang_b, erlang_b_step, erlang_c, little, utilisation, waiting_share
+    from mlsysim.capacity.replicas import (
+        USABLE,
+        Concurrency,
+        Curve,
+        Replica,
+        replica,
+        replica_of,
+        sequences,
+        serving_curve,
+    )
+    from mlsysim.capacity.routing import ROUTING
+    from mlsysim.capacity.solver import ASSUMPTIONS, Load, load, max_rate, replicas_needed
+    from mlsysim.capacity.waiting import (
+        dealt_share,
+        dealt_wait,
+        general_wait,
+        mean_wait,
+        mg1_wait,
+        wait_quantile,
+        wait_tail,
+    )
 
 __all__ = [
     "ASSUMPTIONS",
@@ -72,7 +77,4 @@ __all__ = [
     "wait_tail",
     "waiting_share",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__)

@@ -1,14 +1,14 @@
 """Servers that work on one request at a time: the classic queue, with its tail and what unequal times cost."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlsysim._numeric import Num, all_true, is_array
 from mlsysim.capacity.queues import BELOW_ONE, erlang_b, little, utilisation, waiting_share
 from mlsysim.capacity.waiting import general_wait, mean_wait, wait_quantile
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
-from mlsysim.results import Explanation, Input, Result, Term, format_rows, format_value, plain, share
+from mlsysim.results import Explanation, Input, Result, Term, format_rows, format_value, share
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -23,6 +23,11 @@ _QUANTILE, _POSITIVE = Domain.of(BELOW_ONE), Domain.of(POSITIVE)
 @dataclass(frozen=True)
 class Queue(Result):
     """What :func:`queue` returns; SI units, floats or arrays."""
+
+    NUMBERS = (
+        "rate_per_s service_time_s servers variation arrival_variation quantile capacity_per_s utilisation blocking "
+        "delayed wait_s exponential_wait_s wait_quantile_s inside"
+    )
 
     rate: Num
     service_time: Num
@@ -60,26 +65,6 @@ class Queue(Result):
         from mlsysim.drawing import shapes
 
         return shapes.terms("mean time of a request", {"wait": self.wait, "service": self.service_time})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "rate_per_s": self.rate,
-            "service_time_s": self.service_time,
-            "servers": self.servers,
-            "variation": self.variation,
-            "arrival_variation": self.arrival_variation,
-            "quantile": self.quantile,
-            "capacity_per_s": self.capacity,
-            "utilisation": self.utilisation,
-            "blocking": self.blocking,
-            "delayed": self.delayed,
-            "wait_s": self.wait,
-            "exponential_wait_s": self.exponential_wait,
-            "wait_quantile_s": self.wait_quantile,
-            "inside": self.inside,
-        }
-        return dict(plain(found))
 
     def explain(self) -> Explanation:
         """Each step with its equation and the numbers in it."""

@@ -16,7 +16,7 @@ from mlsysim.capacity.budget import concurrency, held_tokens, kv_budget
 from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError
 from mlsysim.inference import Deployment, decode_step, prefill
-from mlsysim.results import CALLER, Explanation, Input, Report, Result, Term, format_rows, format_value, plain
+from mlsysim.results import CALLER, Explanation, Input, Report, Result, Term, format_rows, format_value
 from mlsysim.tables import table
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ _POSITIVE, _NON_NEGATIVE, _MORE_THAN_ONE = Domain.of(POSITIVE), Domain.of(NON_NE
 @dataclass(frozen=True)
 class Concurrency(Result):
     """What :func:`sequences` returns; bytes on the fullest device, floats or arrays."""
+
+    NUMBERS = (
+        "kv_budget_bytes=budget held_tokens=tokens token_bytes concurrency sequences=concurrency "
+        "sequences_reserved=reserved"
+    )
 
     deployment: Deployment
     input_len: Num
@@ -104,18 +109,6 @@ class Concurrency(Result):
                 "An average: when many answers are long at once the engine must preempt, which costs time.",
             ),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "kv_budget_bytes": self.budget,
-            "held_tokens": self.tokens,
-            "token_bytes": self.token_bytes,
-            "concurrency": self.concurrency,
-            "sequences": self.concurrency,  # its name before
-            "sequences_reserved": self.reserved,
-        }
-        return dict(plain(found))
 
 
 def _text(value: Num) -> str:
@@ -207,6 +200,8 @@ def _per_token(d: Deployment, tokens: Num) -> Num:
 class Replica(Result):
     """The inputs of a queue from a replica. Made by :func:`replica` or :func:`replica_of`."""
 
+    NUMBERS = "prefill_time_s steps max_running step_times_s prompt_variation variation capacity_per_s"
+
     prefill_time: float  # s, of one request alone
     steps: float  # decode steps of a request
     step_times: tuple[float, ...]  # s, of a batch of 1, 2, … sequences
@@ -269,18 +264,6 @@ class Replica(Result):
         ]
         return Report(self.summary()[0], (table(("Number", "Value", "Where from"), rows),))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON; the time of a step for a batch of 1, 2, …"""
-        return {
-            "prefill_time_s": self.prefill_time,
-            "steps": self.steps,
-            "max_running": self.max_running,
-            "step_times_s": list(self.step_times),
-            "prompt_variation": self.prompt_variation,
-            "variation": self.variation,
-            "capacity_per_s": self.capacity,
-        }
-
     @property
     def max_running(self) -> int:
         """Places in the batch."""
@@ -323,6 +306,11 @@ class Replica(Result):
     def itl(self, batch: int) -> float:
         """Mean time between tokens while so many are in the batch, prompts of the others included, s."""
         return float(loaded_itl(float(batch), self.added_time(batch), self.step_times[batch - 1], self.cycle_steps))
+
+    @property
+    def itl_full(self) -> float:
+        """The same with all places taken, s."""
+        return self.itl(self.max_running)
 
     def step_time(self, batch: Num) -> Num:
         """Time of a decode step of a batch that is no whole number: on a line between its neighbours, s."""

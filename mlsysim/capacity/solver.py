@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlsysim import units
 from mlsysim._numeric import Num, all_true, is_array, maximum, minimum, sqrt, where, widening
@@ -14,7 +14,7 @@ from mlsysim.capacity.routing import USUAL, check_routing, dealt, found_busy, sh
 from mlsysim.capacity.waiting import dealt_wait, mean_wait, mg1_wait, wait_quantile, wait_tail
 from mlsysim.equations import POSITIVE, Domain, check_argument, unchecked
 from mlsysim.errors import InputError
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, plain, share
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, share
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
@@ -47,6 +47,12 @@ _FORGOTTEN = -45.0  # logarithm of what an error shrinks to before it is forgott
 @dataclass(frozen=True)
 class Load(Result):
     """What :func:`load` returns; SI units."""
+
+    NUMBERS = (
+        "rate_per_s replicas routing max_running=replica.max_running capacity_per_s utilisation delayed place_wait_s "
+        "prompt_wait_s quantile ttft_s ttft_quantile_s itl_s itl_quantile_s itl_full_s=replica.itl_full e2e_s running "
+        "tokens_per_s late in_pace goodput_per_s=goodput"
+    )
 
     replica: Replica
     rate: Num
@@ -344,33 +350,6 @@ class Load(Result):
             Term("its deviation", deviation, "eq-answer-spread", varied),
             Term("such ones in pace", in_time(**until), "eq-in-time", until),
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "rate_per_s": self.rate,
-            "replicas": self.replicas,
-            "routing": self.routing,
-            "max_running": self.replica.max_running,
-            "capacity_per_s": self.capacity,
-            "utilisation": self.utilisation,
-            "delayed": self.delayed,
-            "place_wait_s": self.place_wait,
-            "prompt_wait_s": self.prompt_wait,
-            "quantile": self.quantile,
-            "ttft_s": self.ttft,
-            "ttft_quantile_s": self.ttft_quantile,
-            "itl_s": self.itl,
-            "itl_quantile_s": self.itl_quantile,
-            "itl_full_s": self.replica.itl(self.replica.max_running),
-            "e2e_s": self.e2e,
-            "running": self.running,
-            "tokens_per_s": self.tokens_per_s,
-            "late": self.late,
-            "in_pace": self.in_pace,
-            "goodput_per_s": self.goodput,
-        }
-        return dict(plain(found))
 
 
 _NO_TIME = 1e12  # 1/s: prompts that take no time are served at any rate

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from mlsysim._lazy import lazily
 
-# What shares its name with its module cannot come later: the module would stand in its place.
+# What shares its name with a module cannot come later: the module would stand in its place.
 from mlsysim.catalog.convnets import Convnet, convnet, convnets
 from mlsysim.catalog.hardware import Device, Rates, device, devices, load_devices
 from mlsysim.catalog.presets import Preset, preset, presets
 from mlsysim.catalog.prices import Price, load_prices, price, prices, prices_of
-from mlsysim.catalog.registry import forget, user_entries
-from mlsysim.catalog.sourced import Sourced
 
 if TYPE_CHECKING:
     from mlsysim.catalog.adding import add, define
@@ -36,40 +34,20 @@ if TYPE_CHECKING:
     from mlsysim.catalog.hf import from_hf_config
     from mlsysim.catalog.machines import Machines, no_link, nodes_with, where
     from mlsysim.catalog.other_models import patch_transformer, patch_transformers, recommender
-    from mlsysim.catalog.places import Facility, Grid, facilities, facility, grid, grids, load_facilities, load_grids
+    from mlsysim.catalog.places import (
+        Facility,
+        Grid,
+        facilities,
+        facility,
+        grid,
+        grids,
+        load_facilities,
+        load_grids,
+    )
+    from mlsysim.catalog.registry import forget, user_entries
     from mlsysim.catalog.shapes import Model, decoder, load_models, model, models
+    from mlsysim.catalog.sourced import Sourced
     from mlsysim.catalog.workloads import Target, Trace, target, targets, trace, traces
-
-# Read when first asked for: the time of a roofline does not wait for networks, grids and readers of other formats.
-_LATER = {
-    "adding": ("add", "define"),
-    "fabrics": (
-        "Cluster",
-        "Link",
-        "Node",
-        "Protocol",
-        "cluster",
-        "link",
-        "links",
-        "load_links",
-        "load_nodes",
-        "node",
-        "nodes",
-        "protocol",
-        "protocols",
-    ),
-    "other_models": (
-        "patch_transformer",
-        "patch_transformers",
-        "recommender",
-    ),
-    "hf": ("from_hf_config",),
-    "machines": ("Machines", "no_link", "nodes_with", "where"),
-    "places": ("Facility", "Grid", "facilities", "facility", "grid", "grids", "load_facilities", "load_grids"),
-    "shapes": ("Model", "decoder", "load_models", "model", "models"),
-    "workloads": ("Target", "Trace", "target", "targets", "trace", "traces"),
-}
-_MODULE = {name: module for module, names in _LATER.items() for name in names}
 
 __all__ = [
     "Cluster",
@@ -134,8 +112,4 @@ __all__ = [
     "user_entries",
     "where",
 ]
-__getattr__ = lazily(__name__, _MODULE)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__)

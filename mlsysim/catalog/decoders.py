@@ -30,6 +30,17 @@ SIZES: Mapping[str, Any] = {
 _LARGEST = 10**7  # of a size; the largest vocabulary in use is below 300,000
 
 
+def _check_row(row: Any) -> None:
+    """Refuse what is no kind of layers."""
+    if not isinstance(row, Mapping):
+        raise InputError(
+            f"layers: {str(row)[:40]!r} must be a table such as {{count = 3, attention = {{}}, mlp = {{}}}}"
+        )
+    for key in row:
+        if key not in (*BLOCKS, "count", "norms") or key == "streams":
+            raise InputError(f"layers: {unknown_name('block', key, (*BLOCKS, 'count', 'norms')).args[0]}")
+
+
 def build(given: Mapping[str, Any]) -> dict[str, Any]:
     """The layers of a Model, and what stands before, behind and beside them, from a table of blocks.
 
@@ -59,13 +70,7 @@ def build(given: Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(f"layers = {str(layers)[:40]!r} must be a number, or a list of 1 to 100 kinds of layers")
 
     def layer(row: Any, norms: int) -> Layer:
-        if not isinstance(row, Mapping):
-            raise InputError(
-                f"layers: {str(row)[:40]!r} must be a table such as {{count = 3, attention = {{}}, mlp = {{}}}}"
-            )
-        for key in row:
-            if key not in (*BLOCKS, "count", "norms") or key == "streams":
-                raise InputError(f"layers: {unknown_name('block', key, (*BLOCKS, 'count', 'norms')).args[0]}")
+        _check_row(row)
         count = _least("count", sized("count", row.get("count", 1), int))
         mixers = [_made(kind, hidden, shared.get(kind, {}), row[kind]) for kind in _MIXERS if kind in row]
         mlps = [_made(kind, hidden, shared.get(kind, {}), row[kind]) for kind in _MLPS if kind in row]

@@ -13,7 +13,7 @@ from mlsysim.errors import InputError
 from mlsysim.results import Report, Result, format_rows, format_value
 
 _KINDS = ("scale-up", "scale-out", "host")
-_ALGORITHMS = ("ring", "pipelined_tree", "in_switch", "in_switch_tree", "in_fabric", "direct")
+_ALGORITHMS = ("ring", "pipelined_tree", "in_switch", "in_switch_tree", "in_fabric", "direct", "aggregated_trees")
 _WRITING = ("flags", "lines", "chunks")  # finest first: LL, LL128, Simple
 _LIBRARIES = ("NCCL", "RCCL")
 _SHARED: dict[str, tuple[str, ...]] = {"writing": _WRITING, "library": _LIBRARIES}
@@ -107,6 +107,11 @@ class Node(Entry):
 class Cluster(Result):
     """Equal nodes on one fabric that gives every device its share of the adapters at all times (no taper)."""
 
+    NUMBERS = (
+        "node=node.name nodes device=node.device.name devices domain "
+        "scale_out_bandwidth_bytes_per_s=node.scale_out_bandwidth"
+    )
+
     node: Node
     nodes: int
 
@@ -130,17 +135,6 @@ class Cluster(Result):
     def explain(self) -> Report:
         """The node's figures, and where each was read."""
         return self.node.explain()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Counts and bandwidths, for JSON."""
-        return {
-            "node": self.node.name,
-            "nodes": self.nodes,
-            "device": self.node.device.name,
-            "devices": self.devices,
-            "domain": self.domain,
-            "scale_out_bandwidth_bytes_per_s": self.node.scale_out_bandwidth,
-        }
 
     @property
     def devices(self) -> int:
@@ -176,6 +170,7 @@ class Protocol(Entry):
     base_latency = figure("s", "Cost of a call before its first byte, s.")
     scale_up_step = figure("s", "Cost of a step between devices of one domain, s.")
     scale_out_step = figure("s", "Cost of a step across the network, s.")
+    rank_step = figure("s", "Cost of every rank's piece of a gather, s.")
     host_step = figure("s", "Cost of a step between devices that reach each other over PCIe, s.")
     more_crossings = figure(
         "1",

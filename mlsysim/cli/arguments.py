@@ -191,10 +191,30 @@ def print_json(value: Any) -> None:
     print(to_json(value))
 
 
+def print_answer(args: argparse.Namespace, answer: Any, data: Any = None) -> None:
+    """An answer in a few lines, with ``--explain`` its derivation below it, or with ``--json`` its numbers (``data``, where they are more)."""
+    if args.json:
+        print_json(answer.to_dict() if data is None else data)
+        return
+    below = str(answer.explain()) if args.explain else ""  # everything is computed before anything is printed
+    print(answer)
+    if below:
+        print(below)
+
+
 def json_option() -> Parser:
     """Parent of every command that can print JSON."""
     parent = Parser(add_help=False)
     parent.add_argument("--json", action="store_true", help="print JSON with SI units instead of text")
+    return parent
+
+
+def explain_option() -> Parser:
+    """Parent of every command that derives its answer where that is asked for."""
+    parent = Parser(add_help=False)
+    parent.add_argument(
+        "--explain", action="store_true", help="also print every equation with its numbers and their sources"
+    )
     return parent
 
 

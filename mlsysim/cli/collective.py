@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mlsysim import communication, network, units
-from mlsysim.cli.arguments import Commands, Parser, json_option, print_json, quantity, says_unit
+from mlsysim.cli.arguments import Commands, Parser, explain_option, json_option, print_answer, quantity, says_unit
 from mlsysim.cli.options import add_options, several
 from mlsysim.efficiencies import DEFAULT
 from mlsysim.errors import InputError, MlsysimError
@@ -139,10 +139,7 @@ def _collective(args: argparse.Namespace) -> None:
         if args.efficiencies != DEFAULT:
             raise InputError("collective: --efficiencies goes with --node, as in --node DGX-H100")
         result = _among_equals(args) if args.topology is None else _on_topology(args)
-    if args.json:
-        print_json(result.to_dict())
-    else:
-        print(result.explain())
+    print_answer(args, result)
 
 
 def links(args: argparse.Namespace, unit: str = "si") -> dict[str, Any]:
@@ -187,7 +184,7 @@ def add(commands: Commands) -> None:
     """Register the command of this module."""
     p = commands.add_parser(
         "collective",
-        parents=[json_option()],
+        parents=[json_option(), explain_option()],
         description="Time of a collective: among equal ranks that reach each other at the same bandwidth, by an equation "
         "(--ranks); on a topology of one or more dimensions, by simulating the messages (--topology); or on nodes of the "
         "catalogue, by the protocol that the library there takes (--node).",

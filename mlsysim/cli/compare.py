@@ -3,16 +3,13 @@
 import argparse
 
 from mlsysim.api.runs import compare
-from mlsysim.cli.arguments import NO_ANSWER, Commands, json_option, print_json
+from mlsysim.cli.arguments import NO_ANSWER, Commands, explain_option, json_option, print_answer
 from mlsysim.cli.options import add_options, given
 
 
 def _compare(args: argparse.Namespace) -> int:
     found = compare(args.file, **given(args, compare, "run"))
-    if args.json:
-        print_json(found.to_dict())
-    else:
-        print(found)
+    print_answer(args, found)
     return 0 if found.answered else NO_ANSWER
 
 
@@ -20,7 +17,7 @@ def add(commands: Commands) -> None:
     """Register the command of this module."""
     p = commands.add_parser(
         "compare",
-        parents=[json_option()],
+        parents=[json_option(), explain_option()],
         epilog="Reads results of vllm bench serve, sglang.bench_serving, trtllm-bench, GenAI-Perf, AIPerf and llama-bench (as JSON, CSV or printed), "
         "tables of nccl-tests and rccl-tests, MLPerf logs (training results; summary and detail of inference), logs of torchtitan, "
         "Megatron-LM and NeMo, and a Kineto trace (also .gz). Options say what the file does not, and count before what it says. Exit "

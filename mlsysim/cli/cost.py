@@ -5,7 +5,7 @@ from typing import Any
 
 from mlsysim import catalog, cost, units
 from mlsysim.catalog.prices import PRICE_KINDS
-from mlsysim.cli.arguments import Commands, json_option, print_json, quantity
+from mlsysim.cli.arguments import Commands, explain_option, json_option, print_json, quantity
 from mlsysim.cli.lists import entry_row
 from mlsysim.cli.options import add_options, given
 from mlsysim.declared import parameters
@@ -48,7 +48,7 @@ def _cost(args: argparse.Namespace) -> None:
     rates: dict[str, float] = {}
     if owned is not None:
         found["owned"] = owned.to_dict() | {"cost_usd": owned.cost(args.time)}
-        shown.append(owned.explain())
+        shown.append(owned.explain() if args.explain else owned)
         rates["owned"] = owned.rate
     if args.rental_rate is not None:
         paid = cost.rental_cost(args.devices, args.time * args.utilisation, args.rental_rate)
@@ -59,7 +59,7 @@ def _cost(args: argparse.Namespace) -> None:
     if owned is not None and args.rental_rate is not None:
         choice = cost.own_or_rent(owned, args.rental_rate, args.utilisation)
         found["comparison"] = choice.to_dict()
-        shown.append(choice.explain())
+        shown.append(choice.explain() if args.explain else choice)
     if args.token_rate is not None:
         per_token = {name: cost.cost_per_token(rate, args.token_rate, args.utilisation) for name, rate in rates.items()}
         found["cost_per_token_usd"] = per_token
@@ -84,7 +84,7 @@ def add(commands: Commands) -> None:
     """Register the commands of this module."""
     p = commands.add_parser(
         "cost",
-        parents=[json_option()],
+        parents=[json_option(), explain_option()],
         description="Owning needs every part's price, or a rule of the catalogue that has it; renting needs --rental-rate.",
         epilog="JSON, in USD and SI units: owned (rates_usd_per_s sum to rate_usd_per_s; cost_usd), rented (cost_usd), "
         "comparison (break_even_utilisation, break_even_time_s; null: never), cost_per_token_usd.",

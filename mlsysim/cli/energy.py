@@ -4,7 +4,15 @@ import argparse
 
 from mlsysim import catalog, energy, units
 from mlsysim.catalog.places import GRID_KINDS
-from mlsysim.cli.arguments import Commands, device_options, json_option, pick_device, print_json
+from mlsysim.cli.arguments import (
+    Commands,
+    device_options,
+    explain_option,
+    json_option,
+    pick_device,
+    print_answer,
+    print_json,
+)
 from mlsysim.cli.lists import entry_row
 from mlsysim.cli.options import add_options, given
 
@@ -12,11 +20,7 @@ from mlsysim.cli.options import add_options, given
 def _energy(args: argparse.Namespace) -> None:
     device = pick_device(args.device, args.device_file) if args.device else None
     result = energy.run(device=device, **given(args, energy.run, "device"))
-    if args.json:
-        print_json(result.to_dict())
-        return
-    print(result.explain())
-    print("  parts: " + ", ".join(f"{name} {units.format(v / units.kWh, '1')} kWh" for name, v in result.parts.items()))
+    print_answer(args, result)
 
 
 def _grids(args: argparse.Namespace) -> None:
@@ -33,7 +37,7 @@ def add(commands: Commands) -> None:
     """Register the commands of this module."""
     p = commands.add_parser(
         "energy",
-        parents=[device_options()],
+        parents=[device_options(), explain_option()],
         description="Energy of a job from the parts you name; what you leave out is not counted, and the answer says so.",
         epilog="JSON: energy_j = the sum of parts_j, it_power_w, it_energy_j, carbon_location_kg, carbon_market_kg, "
         "carbon_embodied_kg (kg of CO2 equivalent), water_site_l, water_source_l (litres), energy_per_token_j; null where "

@@ -3,7 +3,15 @@
 import argparse
 from pathlib import Path
 
-from mlsysim.cli.arguments import NO_ANSWER, Commands, device_options, pick_machines, pick_model, print_json
+from mlsysim.cli.arguments import (
+    NO_ANSWER,
+    Commands,
+    device_options,
+    explain_option,
+    pick_machines,
+    pick_model,
+    print_answer,
+)
 from mlsysim.cli.options import add_options, given
 from mlsysim.errors import InputError
 from mlsysim.explore.fronts import frontier
@@ -24,12 +32,7 @@ def _frontier(args: argparse.Namespace) -> int:
         if drawing is None:
             raise InputError("--chart: there is no point to draw")
         Path(args.chart).write_text(drawing.svg(), encoding="utf-8")
-    if args.json:
-        print_json(found.to_dict())
-    else:
-        print(found)
-        if args.explain and found.fits:
-            print(found.explain())
+    print_answer(args, found)
     return 0 if found.best is not None else NO_ANSWER
 
 
@@ -37,15 +40,14 @@ def add(commands: Commands) -> None:
     """Register the command of this module."""
     p = commands.add_parser(
         "frontier",
-        parents=[device_options()],
+        parents=[device_options(), explain_option()],
         epilog="Every layout, format and number of requests in flight is a closed loop, with prompts and answers together or in pools "
         "apart. Exit status 3: the model does not fit, or no point meets the targets. JSON: model, device, input_len, output_len, "
-        "targets_s, fits, tried, front (mode, precision, speculation, prefill, decode, devices, concurrency, tpot_s, ttft_s, "
+        "targets_s, quantile and length_variation (null of means), fits, tried, front (mode, precision, speculation, prefill, decode, devices, concurrency, tpot_s, ttft_s, "
         "tokens_per_s_per_user and tokens_per_s_per_device, usd_per_million_tokens, "
         "joule_per_million_tokens, each with its _range, meets_targets), best (the one with most throughput within the targets, or null), "
         "rate_per_s, devices and devices_range (whole replicas of it that make the tokens of --rate), price, notes.",
     )
     add_options(p, frontier, precisions={"dest": "precision"}, modes={"dest": "mode"})
     p.add_argument("--chart", metavar="FILE.svg", help="also draw it")
-    p.add_argument("--explain", action="store_true", help="also print the points of the front")
     p.set_defaults(run=_frontier)

@@ -70,7 +70,8 @@ def _params(args: argparse.Namespace) -> None:
     mark = ", estimated" if row["estimated"] else ""
     print(f"{row['name']} ({row['attention']}{mark}; shape: {row['source']}, {row['where']})")
     for name, count in (parts | {"total": row["parameters"], "active": row["active_parameters"]}).items():
-        print(f"  {name.replace('_', ' '):<15} {count:>18,}")
+        if count:
+            print(f"  {name.replace('_', ' '):<15} {count:>18,}")
     for name, s in m.published.items():
         print(f"  {'published' if name == 'parameters' else 'its active':<15} {int(s.value):>18,}  {s}")
 

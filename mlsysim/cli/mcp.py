@@ -10,13 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import mlsysim
 from mlsysim import cli
 from mlsysim.cli.arguments import Commands
-from mlsysim.equations import REGISTRY, lookup
+from mlsysim.equations import lookup, registered
 from mlsysim.errors import InputError, MlsysimError
 
 SECONDS = 120.0  # of a call
@@ -145,12 +144,12 @@ def answer(name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def _equation(label: str) -> str:
-    for module in ("roofline", "training", "serving", "inference"):  # most of what declares equations
-        import_module(f"mlsysim.{module}")
     if label:
         found = lookup(label)
         return f"{label}: {found.formula}\n\n{inspect.getdoc(found.function)}"
-    return "\n".join(f"{name}: {(inspect.getdoc(e.function) or '').splitlines()[0]}" for name, e in REGISTRY.items())
+    return "\n".join(
+        f"{name}: {(inspect.getdoc(e.function) or '').splitlines()[0]}" for name, e in registered().items()
+    )
 
 
 async def _serve() -> None:

@@ -3,7 +3,16 @@
 import argparse
 
 from mlsysim import training
-from mlsysim.cli.arguments import NO_ANSWER, Commands, count, device_options, pick_device, pick_model, print_json
+from mlsysim.cli.arguments import (
+    NO_ANSWER,
+    Commands,
+    count,
+    device_options,
+    explain_option,
+    pick_device,
+    pick_model,
+    print_answer,
+)
 from mlsysim.cli.options import add_options, given
 from mlsysim.cli.plans import pick_plan, plan_options
 from mlsysim.declared import parameters
@@ -34,10 +43,9 @@ def _memory(args: argparse.Namespace) -> int:
             )
             raise InputError(f"--{name.replace('_', '-')} {what}")
     result = (_served if args.serve else _trained)(args)
-    if args.json:
-        print_json(result.to_dict())
-    else:
-        print(result.explain() if result.fits else f"DOES NOT FIT: {result.reason}\n{result.explain()}")
+    if not (result.fits or args.json):
+        print("DOES NOT FIT")
+    print_answer(args, result)
     return NO_ANSWER if args.serve and not result.fits else 0
 
 
@@ -65,7 +73,7 @@ def add(commands: Commands) -> None:
     """Register the command of this module."""
     p = commands.add_parser(
         "memory",
-        parents=[device_options()],
+        parents=[device_options(), explain_option()],
         epilog="With --serve, JSON: weights_bytes, activation_bytes, non_torch_bytes (driver, collectives), graphs_bytes (on top of the share), "
         "kv_pool_bytes, all of a device of the first pipeline stage; kv_tokens and kv_blocks of the stage with the fewest; stages, "
         "requested_bytes, fits, reason, release_since, and the options. Exit status 3: it does not fit. Training, JSON: total_bytes = weights_bytes + gradients_bytes + optimizer_bytes + gathered_bytes + "

@@ -5,10 +5,18 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from mlsysim import units
 from mlsysim.api.training import train
 from mlsysim.catalog import Machines
-from mlsysim.cli.arguments import NO_ANSWER, Commands, count, json_option, pick_model, print_json, scale_options
+from mlsysim.cli.arguments import (
+    NO_ANSWER,
+    Commands,
+    count,
+    explain_option,
+    json_option,
+    pick_model,
+    print_json,
+    scale_options,
+)
 from mlsysim.cli.options import add_options, several, several_of
 from mlsysim.cli.plans import WORDS, pick_place, place_options, plan_words
 from mlsysim.declared import parameters
@@ -19,6 +27,7 @@ from mlsysim.parallelism.plan import AGAIN, MICRO_BATCHES
 from mlsysim.training import StepTerms, training_step
 
 _DEGREES = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")
+_LISTED = 5  # plans in JSON and in a derivation, unless so many are asked for
 _TRIED = ("micro_batch", "sharding", "recompute", "schedule")
 
 
@@ -68,19 +77,13 @@ def _plan(args: argparse.Namespace) -> int:
         client=args.cluster,
     )
     if args.json:
-        print_json(_told(found, cluster, {"only": only, "most": most}, args.count))
-    elif not found.fits:
-        print(found)
+        print_json(_told(found, cluster, {"only": only, "most": most}, args.count or _LISTED))
     else:
-        print(f"{len(found.rows):,} plans for {found.model.name} on {found.cluster.devices:,} x {cluster.device.name};")
-        print(f"{len(found.fitting):,} fit into {units.format(found.capacity, 'byte')}\n")
-        print(found.table(args.count))
-        print(f"\n{found.rates}\nRank 1: {found.why_first()}.")
-        print(found.caution(args.count))
-        print(*([] if found.nearest is None else [found.nearest.words(found)]), sep="\n")
-        reasons = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in found.losers().items())
-        print(f"\nPlans that lose, by their worst term beside the best plan: {reasons}")
-        print(*found.assumed, sep="\n", end="\n" if found.assumed else "")
+        print(found)
+        if args.count is not None:
+            print(found.table(args.count))
+        if args.explain and found.fits:
+            print(found.caution(args.count or _LISTED), found.explain(args.count or _LISTED), sep="\n")
     return 0 if found.fits else NO_ANSWER
 
 
@@ -118,7 +121,7 @@ def add(commands: Commands) -> None:
     """Register the command of this module."""
     p = commands.add_parser(
         "plan",
-        parents=[json_option(), scale_options()],
+        parents=[json_option(), explain_option(), scale_options()],
         epilog="Exit status 3: nothing fits. JSON: model, node (null where devices were asked for), devices, global_batch, seq, efficiencies (which were used), rates (the same in a sentence), tried and fitting (plans), capacity_bytes, best (a "
         "list of plans, the fastest first: tp, pp, cp, dp, ep, etp, virtual_stages, micro_batch, hsdp_group, sharding, recompute, "
         "recompute_layers (with some, else 0), "
@@ -158,5 +161,5 @@ def add(commands: Commands) -> None:
     add_options(p, Plan, "cp_comm_type", *WORDS, unset=True)
     add_options(p, training_step, "host_bandwidth")
     add_options(p, training_memory, "capacity")
-    p.add_argument("--count", type=count, metavar="N", default=5, help="plans to print (default: 5)")
+    p.add_argument("--count", type=count, metavar="N", help="also print so many plans beside each other")
     p.set_defaults(run=_plan)

@@ -3,7 +3,7 @@
 import argparse
 
 from mlsysim import memory, reliability, transformer, units
-from mlsysim.cli.arguments import Commands, json_option, pick_model, print_json, quantity
+from mlsysim.cli.arguments import Commands, explain_option, json_option, pick_model, print_answer, quantity
 from mlsysim.cli.options import add_options, given
 from mlsysim.errors import InputError
 from mlsysim.reliability import training_goodput
@@ -41,11 +41,8 @@ def _reliability(args: argparse.Namespace) -> None:
         **given(args, training_goodput, "node_mtbf", "checkpoint_bytes"),
     )
     failures = None if args.duration is None else result.failures(args.duration)
-    if args.json:
-        print_json(result.to_dict() | {"expected_failures": failures})
-        return
-    print(result.explain())
-    if failures is not None:
+    print_answer(args, result, result.to_dict() | {"expected_failures": failures})
+    if failures is not None and not args.json:
         print(f"failures to expect in {units.format(args.duration, 's')}: {failures:.1f} ± {failures**0.5:.1f}")
 
 
@@ -53,7 +50,7 @@ def add(commands: Commands) -> None:
     """Register the command of this module."""
     p = commands.add_parser(
         "reliability",
-        parents=[json_option()],
+        parents=[json_option(), explain_option()],
         epilog="JSON: mtbf_s, write_time_s, stall_s, lag_s, interval_s, lost_work_per_failure_s, goodput (of the job), "
         "goodput_first_order (null where that form says nothing), availability, fleet_goodput (of all node-hours), parts "
         "(they sum to 1), inputs, expected_failures.",

@@ -3,7 +3,7 @@
 import argparse
 
 from mlsysim import roofline
-from mlsysim.cli.arguments import Commands, device_options, pick_device, print_json
+from mlsysim.cli.arguments import Commands, device_options, explain_option, pick_device, print_answer
 from mlsysim.cli.options import add_options, given
 
 KERNEL_TIME = roofline.kernel_time
@@ -12,14 +12,11 @@ KERNEL_TIME = roofline.kernel_time
 def _roofline(args: argparse.Namespace) -> None:
     device = pick_device(args.device, args.device_file)
     result = roofline.kernel_time(device, **given(args, KERNEL_TIME, "device"))
-    if args.json:
-        print_json(result.to_dict())
-    else:
-        print(result.explain())
+    print_answer(args, result)
 
 
 def add(commands: Commands) -> None:
     """Register the command of this module."""
-    p = commands.add_parser("roofline", parents=[device_options()])
+    p = commands.add_parser("roofline", parents=[device_options(), explain_option()])
     add_options(p, KERNEL_TIME)
     p.set_defaults(run=_roofline)

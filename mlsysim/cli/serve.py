@@ -6,7 +6,15 @@ from mlsysim.api.devices import compare_devices, places
 from mlsysim.api.launching import commands
 from mlsysim.api.serving import serve
 from mlsysim.api.targets import SLO
-from mlsysim.cli.arguments import NO_ANSWER, Commands, device_options, pick_machines, pick_model, print_json
+from mlsysim.cli.arguments import (
+    NO_ANSWER,
+    Commands,
+    device_options,
+    explain_option,
+    pick_machines,
+    pick_model,
+    print_json,
+)
 from mlsysim.cli.options import add_options, given, pick_slo
 
 
@@ -35,7 +43,7 @@ def add(commands: Commands) -> None:
     """Register the command of this module."""
     p = commands.add_parser(
         "serve",
-        parents=[device_options()],
+        parents=[device_options(), explain_option()],
         epilog="Several devices, as in --device H200,B200,MI355X, are compared at one kind of price. Without --tp and --pp the layout is chosen: the fewest devices, then the smallest replica. Without --rate and without "
         "targets: one static batch on the fewest devices that hold it. With targets alone: the largest rate. Exit status 3: the "
         "model does not fit, or no number of devices meets the targets. "
@@ -58,5 +66,4 @@ def add(commands: Commands) -> None:
     )
     add_options(p, serve, leave=("slo",))
     add_options(p, SLO, unset=True)
-    p.add_argument("--explain", action="store_true", help="print every equation with its numbers and their sources")
     p.set_defaults(run=_serve)

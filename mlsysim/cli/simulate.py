@@ -12,6 +12,7 @@ from mlsysim.cli.arguments import (
     NO_ANSWER,
     Commands,
     device_options,
+    explain_option,
     pick_machines,
     pick_model,
     plain_name,
@@ -152,7 +153,7 @@ def add(commands: Commands) -> None:
     """Register the command of this module."""
     p = commands.add_parser(
         "simulate",
-        parents=[device_options(), scale_options()],
+        parents=[device_options(), explain_option(), scale_options()],
         epilog="The trace has the columns arrival_s, input_len, output_len and, if you like, cached_len (leading "
         "tokens of the prompt that are cached); with an option of a fleet also conversation, pause_s, shared, shared_len, model, history_len and summary_len, and "
         "then rows of a conversation are its turns; prompt_tokens, output_tokens and prefix_tokens, their names before, are read too. Exit status 3: the model leaves no room for cache. JSON: measured and without_measured (runs of --measured, and the answer without them), requests, in the order of the trace, each with ttft_s, itl_s (null for "
@@ -180,9 +181,4 @@ def add(commands: Commands) -> None:
     group.add_argument("--autoscaler", type=_span, metavar="LEAST:MOST", help="servers, by the requests in the pool")
     add_options(group, Autoscaler, "target", "start_up", "cool_down", "every", unset=True)
     add_options(p, SLO, unset=True)
-    p.add_argument(
-        "--explain",
-        action="store_true",
-        help="print what the server did, and every equation with its numbers and sources",
-    )
     p.set_defaults(run=_simulate)

@@ -10,7 +10,7 @@ from mlsysim.api.serving import serve
 from mlsysim.cli.arguments import number, pick_model
 from mlsysim.declared import parameters
 from mlsysim.efficiencies import DEFAULT, check_mode, has_range
-from mlsysim.equations import Domain, check_argument
+from mlsysim.equations import Domain, check_argument, registered
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.parallelism import Plan
 
@@ -76,12 +76,16 @@ def _train(
     }
 
 
-def _serve(
-    model: str, device: str, precision: str = "bf16", efficiencies: str = DEFAULT, **given: Any
-) -> Mapping[str, Any]:
+_BATCH = parameters(inference.generate)
+_UNDER_LOAD = [
+    n for n in parameters(serve) if n not in {**parameters(inference.deploy), **_BATCH}
+]  # not of a static batch
+
+
+def _serve(model: str, device: str, efficiencies: str = DEFAULT, **given: Any) -> Mapping[str, Any]:
     efficiencies = check_mode("sweep", efficiencies)
-    asked = {"batch": 1.0} | {n: given.pop(n) for n in ("input_len", "output_len", "batch", "cached_len") if n in given}
-    served = inference.deploy(pick_model(model), device, precision=precision, efficiencies=efficiencies, **given)
+    asked = {"batch": 1.0} | {n: given.pop(n) for n in _BATCH if n in given}
+    served = inference.deploy(pick_model(model), device, efficiencies=efficiencies, **given)
     result = inference.generate(served, **asked)
     return {
         "ttft_s": result.ttft,
@@ -208,7 +212,7 @@ SOLVERS: Mapping[str, Swept] = {
         _serve,
         ("ttft_s", "itl_s", "e2e_s", *_RANGE, "tokens_per_s", "memory_bytes", "fits"),
         serve,
-        leave="slo rate price pue inter_bandwidth length_variation hit_rate shared_len traffic turns added_len pause server experts head routing measured",
+        leave=" ".join((*_UNDER_LOAD, "inter_bandwidth")),  # a deployment has one network
         required="model device input_len output_len",
         unknown=_RANGE[1:],
     ),
@@ -248,7 +252,7 @@ def find(name: str) -> Swept:
     """
     if name in SOLVERS:
         return SOLVERS[name]
-    equations = _equations()
+    equations = registered()
     if name not in equations:
         raise unknown_name("solver", name, [*SOLVERS, *equations])
     found = equations[name]
@@ -266,17 +270,3 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, Any]:
     import inspect
 
     return inspect.signature(function).parameters
-
-
-def _equations() -> Mapping[str, Any]:
-    """Every registered equation; a module registers its own when it is imported."""
-    import importlib
-    import pkgutil
-
-    import mlsysim
-    from mlsysim.equations import REGISTRY
-
-    for module in pkgutil.iter_modules(mlsysim.__path__):
-        if module.name not in ("course", "cli", "quantities"):
-            importlib.import_module(f"mlsysim.{module.name}")
-    return REGISTRY

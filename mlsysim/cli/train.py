@@ -3,9 +3,8 @@
 import argparse
 from dataclasses import replace
 
-from mlsysim import units
 from mlsysim.api.training import train
-from mlsysim.cli.arguments import NO_ANSWER, Commands, count, device_options, pick_model, print_json
+from mlsysim.cli.arguments import NO_ANSWER, Commands, count, device_options, explain_option, pick_model, print_answer
 from mlsysim.cli.options import add_options
 from mlsysim.cli.plans import is_given, pick_place, pick_plan, place_options, plan_options
 from mlsysim.training import training_step
@@ -32,19 +31,8 @@ def _train(args: argparse.Namespace) -> int:
         for n in ("tokens", "global_batch", "seq", "precision", "efficiencies", "price", "pue", "measured")
     }
     found = train(model, machines, plan=plan, **asked, **options)
-    if args.json:
-        told = found.to_dict()
-        print_json(told | {"mode": told["efficiencies"]})  # and its name before
-    elif not found.fits:
-        print(found)
-    else:
-        # Everything is computed before anything is printed
-        table = str(found.explain() if args.explain else found.step.shares())
-        print(f"{found}\n\n{table}")
-        print(
-            f"MFU {units.percent(found.step.mfu, signed=False)}, HFU {units.percent(found.step.hfu, signed=False)} "
-            "(products and causal attention counted)"
-        )
+    told = found.to_dict() | {"mode": found.step.efficiencies.name} if args.json else None  # and its name before
+    print_answer(args, found, told)
     return 0 if found.answered else NO_ANSWER
 
 
@@ -52,7 +40,7 @@ def add(commands: Commands) -> None:
     """Register the command of this module."""
     p = commands.add_parser(
         "train",
-        parents=[device_options()],
+        parents=[device_options(), explain_option()],
         epilog="Without an option of a plan every plan is compared (needs NumPy) and the best one taken. Exit status 3: nothing fits. JSON: model, device, time_s = the sum of terms_s (by term), binding (the largest term), mfu and hfu "
         "(fractions; mfu_convention), devices, tokens_per_step, tokens_per_s, model_flops, hardware_flops, "
         "peak_flops_per_s, efficiencies (which were used), rates (the same in a sentence), interval_s (two ends; null unless calibrated), measured and time_without_measured_s (runs of --measured, and the step without them), nearest_recipe (the closest published run), elasticities (per cent of the step "
@@ -66,5 +54,4 @@ def add(commands: Commands) -> None:
     plan_options(p)
     add_options(p, train, "tokens", "global_batch", "seq", "precision", "efficiencies", "price", "pue", "measured")
     add_options(p, training_step, *_ASKED, unset=True)
-    p.add_argument("--explain", action="store_true", help="print every equation with its numbers and their sources")
     p.set_defaults(run=_train)

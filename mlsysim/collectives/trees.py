@@ -1,4 +1,4 @@
-"""All-reduce in fewer steps than a ring: trees, halving and doubling, and directly."""
+"""Collectives in fewer steps than a ring: trees, halving and doubling, directly, and gathering along trees side by side."""
 
 from mlsysim._numeric import Num, doublings, minimum, where
 from mlsysim.collectives.rings import ring_bandwidth
@@ -175,3 +175,42 @@ def direct_all_reduce(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0
     Source: austin2025scalingbook, Ch. GPUs, quiz 2, question 3; for one of the two steps.
     """
     return 2 * (minimum(1, ranks - 1) * latency + (ranks - 1) / ranks * bytes / bandwidth)
+
+
+@equation(
+    "eq-logarithmic-gather",
+    formula="ceil(log2(ranks)) * latency + min(1, ranks - 1) * ranks * rank_latency + (ranks - 1) / ranks * bytes / bandwidth",
+    domain=_DOMAIN,
+)
+def logarithmic_gather(bytes: Num, ranks: Num, bandwidth: Num, latency: Num = 0.0, rank_latency: Num = 0.0) -> Num:
+    """All-gather, or reduce-scatter, along as many binomial trees as ranks, all in the same steps (PAT).
+
+    Formula: T = ceil(log2 N) latency + N rank latency + (N - 1) / N x M / bandwidth (nothing for one rank).
+
+    Parameters
+    ----------
+    bytes : float or array, byte
+        Size M of the whole buffer.
+    ranks : float or array, 1
+        Number of devices N that take part, at least 1.
+    bandwidth : float or array, byte/s
+        What one rank can send in one direction.
+    latency : float or array, s
+        Cost of one step, whatever its size.
+    rank_latency : float or array, s
+        Cost of every rank's piece, whatever its size: to pack it and to tell the receiver.
+
+    Returns
+    -------
+    float or array, s
+
+    Assumptions: the buffers between receiving and sending hold all pieces of a step; where they do not, there are more steps.
+    The farthest step carries one piece and the nearest half of all, so that hardly anything travels far.
+
+    >>> [round(logarithmic_gather(1e6, n, 50e9, 5e-6) * 1e6, 1) for n in (2, 64)]
+    [15.0, 49.7]
+
+    Source: jeaugey2025pat, abstract; for the steps, the cost of a rank's piece is in nccl2026tuning, src/graph/tuning.cc.
+    """
+    of_ranks = minimum(1, ranks - 1) * ranks * rank_latency
+    return doublings(ranks) * latency + of_ranks + (ranks - 1) / ranks * bytes / bandwidth

@@ -32,13 +32,14 @@ _SPREADING = ("all_to_all", *_EXPERTS)  # every rank sends its own bytes to all 
 # Collectives that the library's own cost model knows.
 OPS = (*_RINGS, *_SPREADING)
 # What an algorithm may be called; auto takes the quickest, as the library does.
-ALGORITHM_WORDS = ("auto", "ring", "tree", "nvls", "sharp")
+ALGORITHM_WORDS = ("auto", "ring", "tree", "nvls", "sharp", "pat")
 _OF_WORD = {
     "ring": ("ring",),
     "tree": ("pipelined_tree",),
     "nvls": ("in_switch", "in_switch_tree"),
     "sharp": ("in_switch", "in_fabric"),  # the fabric's switches add as well: only where they are asked to
-    "auto": ("ring", "pipelined_tree", "in_switch", "in_switch_tree", "direct"),
+    "pat": ("aggregated_trees",),
+    "auto": ("ring", "pipelined_tree", "in_switch", "in_switch_tree", "direct", "aggregated_trees"),
 }
 _NEAR = 0.1  # two bandwidths of an adapter that differ by less are the same
 # Grouped sends (nccl2026p2p): each of 16 channels runs 8 messages at a time, as many peers as an H100 node's channels serve when
@@ -548,7 +549,22 @@ def _pairs(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Part
     return "eq-direct-allreduce", given, steps, moving, 2.0
 
 
+def _trees(op: str, size: float, w: Wires, p: Protocol, reached: float) -> _Parts:
+    rate = p.payload * w.network_bandwidth
+    given = {
+        "bytes": size,
+        "ranks": w.ranks,
+        "bandwidth": rate,
+        "latency": p.scale_out_step,
+        "rank_latency": p.rank_step,
+    }
+    function = collectives.logarithmic_gather
+    steps, moving = float(function(**given | {"bytes": 0.0})), float(function(size, w.ranks, rate))
+    return "eq-logarithmic-gather", given, steps, moving, 1.0  # no stages to fill
+
+
 _TIMES = {
+    "aggregated_trees": _trees,
     "ring": _ring,
     "pipelined_tree": _tree,
     "in_switch": _switch,
@@ -561,7 +577,7 @@ _TIMES = {
 def _possible(op: str, w: Wires, algorithm: str) -> tuple[str, ...]:
     """Algorithms that do this here: a tree joins nodes, a switch sums in one domain, and both only all-reduce.
 
-    Inside a domain all may write to all at once. Over nodes the switches of InfiniBand sum, and those of a network of no name.
+    Inside a domain all may write to all at once. Where every node has one rank, trees side by side gather and scatter. Over nodes the switches of InfiniBand sum, and those of a network of no name.
     """
     asked = set(_OF_WORD[algorithm])
     can: set[str] = {"ring"}
@@ -574,6 +590,8 @@ def _possible(op: str, w: Wires, algorithm: str) -> tuple[str, ...]:
                 can |= {"in_switch_tree"} | ({"in_fabric"} if sums else set())
         else:
             can |= {"direct"} | ({"in_switch"} if reduces else set())
+    elif w.nodes > 1 and w.ranks_per_node == 1:
+        can |= {"aggregated_trees"}
     found = asked & can
     return tuple(sorted(found or {"ring"}))  # what cannot be had, the library replaces by a ring
 
@@ -597,7 +615,7 @@ def library_time(
     wires : Wires
         The links, as from :func:`wires` for a catalogue node.
     algorithm : str
-        ``auto``, or ``ring``, ``tree``, ``nvls`` or ``sharp`` to hold the library to one; where it cannot be had, a ring is
+        ``auto``, or ``ring``, ``tree``, ``nvls``, ``sharp`` or ``pat`` to hold the library to one; where it cannot be had, a ring is
         taken. Switches of the fabric add (``sharp``) only where they are asked to.
     cost : CallCost or str
         ``calibrated``, ``datasheet`` or ``bound``, or the cost of a call of your own.

@@ -1,6 +1,6 @@
 """Owning machines, part by part, and owning against renting."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from mlsysim.results import (
     Terms,
     format_rows,
     format_value,
-    plain,
     share,
     top_shares,
 )
@@ -33,6 +32,11 @@ PARTS = ("capital", "power", "cooling", "building", "staff", "network")
 @dataclass(frozen=True)
 class Ownership(Result):
     """What :func:`own` returns: USD per second of all devices, by part; ``rates`` sum to ``rate``."""
+
+    NUMBERS = (
+        "devices rates_usd_per_s rate_usd_per_s working_rate_usd_per_s idle_rate_usd_per_s device_rate_usd_per_s "
+        "device_rate_usd_per_h=device_rate_per_h purchase_usd"
+    )
 
     devices: Num
     rates: Mapping[str, Num]
@@ -52,11 +56,18 @@ class Ownership(Result):
         """Total cost of owning for that time, USD."""
         return ownership.total_cost(**self.rates, time=time)
 
+    @property
+    def device_rate_per_h(self) -> Num:
+        """Of a device, USD/h."""
+        return self.device_rate * units.hour
+
     def summary(self) -> list[str]:
+        known = any(i.name == "idle_power" for i in self.inputs)
         return format_rows(
             f"{format_value(self.device_rate, 'USD/s')} to own a device; {format_value(self.devices, '1')} devices: {format_value(self.rate, 'USD/s')}",
             ("parts", top_shares(self.rates, 6)),
-            ("at work", f"{format_value(self.working_rate, 'USD/s')}; idle {format_value(self.idle_rate, 'USD/s')}"),
+            ("at work", format_value(self.working_rate, "USD/s")),
+            ("idle", format_value(self.idle_rate, "USD/s") + ("" if known else " at most: idle power not known")),
             ("purchase", f"{format_value(self.purchase, 'USD')} at the start"),
             ("a year", format_value(self.cost(units.year), "USD")),
         )
@@ -69,7 +80,7 @@ class Ownership(Result):
 
     def explain(self) -> Explanation:
         """Each part with its equation, the numbers in it, and the source of each input."""
-        hour = units.format(self.device_rate * units.hour, "1")
+        hour = units.format(self.device_rate_per_h, "1")
         year = {**self.rates, "time": units.year}
         return Explanation(
             f"owned: {hour} USD per device and hour",
@@ -77,19 +88,11 @@ class Ownership(Result):
             self.inputs,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units and USD, for JSON."""
-        found = {
-            "devices": self.devices,
-            "rates_usd_per_s": dict(self.rates),
-            "rate_usd_per_s": self.rate,
-            "working_rate_usd_per_s": self.working_rate,
-            "idle_rate_usd_per_s": self.idle_rate,
-            "device_rate_usd_per_s": self.device_rate,
-            "device_rate_usd_per_h": self.device_rate * units.hour,
-            "purchase_usd": self.purchase,
-        }
-        return dict(plain(found))
+
+def _inputs(figures: Sequence[Any], origins: Mapping[str, str]) -> tuple[Input, ...]:
+    return tuple(
+        Input(n, v, u, origins.get(n, CALLER)) for (n, u), v in zip(_GIVEN, figures, strict=True) if v is not None
+    )
 
 
 @widening
@@ -173,7 +176,6 @@ def ownership_cost(
         raise InputError(f"own: salvage = {salvage} lies above price = {price}; give what a device brings at the end")
     check_argument("own", "devices", devices, "1", Domain.of("(0, inf)"))
     rest = power if idle_power is None else idle_power
-    mean = energy.device_power(rest, power, utilisation)
     terms = Terms()
 
     def paid(name: str, amount: Num, over: Num, left: Num = 0.0) -> Num:
@@ -185,12 +187,14 @@ def ownership_cost(
     def current(watts: Num) -> dict[str, Num]:
         return {"it_power": devices * watts, "pue": pue, "electricity_price": electricity_price}
 
-    people = {"devices_per_engineer": devices_per_engineer, "salary": salary}
     rates = {"capital": paid("capital", devices * price, lifetime, devices * salvage)}
-    rates["power"] = electricity = terms("power", ownership.power_cost, **current(mean))
+    rates["power"] = electricity = terms(
+        "power", ownership.power_cost, **current(energy.device_power(rest, power, utilisation))
+    )
     rates["cooling"] = paid("cooling", devices * power * cooling, plant_lifetime)
     rates["building"] = paid("building", devices * power * building, plant_lifetime)
-    rates["staff"] = terms("staff", ownership.staff_cost, devices=devices, **people)
+    people = {"devices": devices, "devices_per_engineer": devices_per_engineer, "salary": salary}
+    rates["staff"] = terms("staff", ownership.staff_cost, **people)
     rates["network"] = paid("network", devices * network, lifetime)
     total = ownership.total_cost(**rates, time=1.0)
     figures = (
@@ -205,11 +209,7 @@ def ownership_cost(
         idle_rate=total - electricity + ownership.power_cost(**current(rest)),
         purchase=devices * (price + network + power * (cooling + building)),
         terms=tuple(terms),
-        inputs=tuple(
-            Input(n, v, u, (origins or {}).get(n, CALLER))
-            for (n, u), v in zip(_GIVEN, figures, strict=True)
-            if v is not None
-        ),
+        inputs=_inputs(figures, origins or {}),
     )
 
 

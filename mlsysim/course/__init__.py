@@ -25,8 +25,4 @@ _HOMES = {
     "worked": "course.exercises",
 }
 __all__ = list(_HOMES)
-__getattr__ = lazily(__name__, _HOMES, "mlsysim")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__, _HOMES, "mlsysim")

@@ -327,9 +327,9 @@ def span(lane: str, start: float, end: float, color: str, text: str = "") -> Str
 def lanes(quantity: str, unit: str, *items: Item | Stretch) -> Reading:
     """What runs when; ``items`` from :func:`span`, ``(label, value, unit)`` and a sentence."""
     numbers, note = _told([i for i in items if not isinstance(i, Stretch)])
-    return Reading(
-        Timeline(quantity, [i for i in items if isinstance(i, Stretch)], axis_text(unit)), *numbers, note=note
-    )
+    picture = Timeline(quantity, [i for i in items if isinstance(i, Stretch)], axis_text(unit))
+    said = _beside([(label, value) for label, value, of, *_ in numbers if of == unit])
+    return Reading(picture, *numbers, note=note, meaning=said)
 
 
 def dot(label: str, x: float, y: float, color: str = ANSWER) -> Dot:

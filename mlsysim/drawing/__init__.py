@@ -19,8 +19,4 @@ _HOMES = {
     "matplotlib_figure": "style",
 }
 __all__ = list(_HOMES)
-__getattr__ = lazily(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

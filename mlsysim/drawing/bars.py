@@ -11,7 +11,6 @@ from mlsysim.drawing.style import (
     HALO,
     HATCHES,
     INK,
-    LETTER,
     PALETTE,
     PAPER,
     SHADES,
@@ -19,6 +18,7 @@ from mlsysim.drawing.style import (
     Drawing,
     page,
     swatches,
+    text_width,
     words,
 )
 from mlsysim.errors import InputError
@@ -59,7 +59,7 @@ class _Rows(Drawing):
         middle: float | None = None,
         said: str = "",
     ) -> str:
-        longest = LETTER * max(map(len, self.names))
+        longest = max(map(text_width, self.names))
         beside = longest <= MOST
         left, over = (longest + 14, 4.0) if beside else (10.0, 17.0)  # over: from the top of a row to its bar
         row = over + thick + 6
@@ -72,7 +72,7 @@ class _Rows(Drawing):
         body.append(key)
         for value, text in label_ticks(axis):
             x = axis.place(value)
-            at = min(x, WIDE - LETTER * len(text) / 2 - 2)
+            at = min(x, WIDE - text_width(text) / 2 - 2)
             body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>' + words(at, bottom + 16, text))
         for piece in pieces:
             a, b = sorted((axis.place(piece.start), axis.place(piece.end)))
@@ -86,7 +86,7 @@ class _Rows(Drawing):
             spans = (
                 [(top, bottom)]
                 if beside
-                else [(y - 3, y + thick + 3) for y in (top + row * i + over for i in range(len(self.names)))]
+                else [(y, y + thick) for y in (top + row * i + over for i in range(len(self.names)))]
             )
             body.append(f'<path d="{"".join(f"M{x:.1f} {a:g}V{b:g}" for a, b in spans)}" stroke="{INK}"/>')
             body.append(words(x - 4, top + 10, said, "end") if said else "")

@@ -10,8 +10,8 @@ from zlib import crc32
 
 from mlsysim.drawing.axes import axis, label_ticks
 from mlsysim.drawing.marks import Line, Marks, Name
-from mlsysim.drawing.naming import CROSSED, SHARES, Box, Boxes, Point, dense
-from mlsysim.drawing.style import GRID, HALO, INK, LETTER, WIDE, Drawing, page, words
+from mlsysim.drawing.naming import Boxes, Point, around
+from mlsysim.drawing.style import GRID, HALO, INK, LETTER, WIDE, Drawing, page, text_width, words
 from mlsysim.errors import InputError
 
 # How lines are told apart beside their colour, in their order.
@@ -79,8 +79,7 @@ class Chart(Drawing):
 _DASHES = {"solid": "", "dashed": "6 4", "dotted": "2 3", "dashdot": "8 3 2 3", "dashdotdot": "8 3 2 3 2 3"}
 TALL, RIGHT = 216.0, 16.0  # of the plot; what is left beside it
 ROW, SYMBOL = 17.0, 32.0  # of the key
-CROWDED = 24.0  # what it may cost to name a line where it runs; a word on three points of another line costs 18
-NEAR, SHARED = 9.0, 24.0  # what counts as another line at the same place, and what it costs to name one there
+CROWDED = 24.0  # what it may cost to name a line where it runs, rather than in the key
 
 
 def mark(x: float, y: float, marker: str, color: str) -> str:
@@ -94,24 +93,14 @@ def mark(x: float, y: float, marker: str, color: str) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{2 if marker == "." else 4.5}" fill="{color}"/>'
 
 
-def _around(x: float, y: float, width: float) -> list[Point]:
-    """Where words may begin beside a point: above and below it, then on its sides."""
-    return [
-        (x - width / 2, y - 7),
-        (x - width / 2, y + 16),
-        (x + 7, y + 14),
-        (x - 7 - width, y - 6),
-        (x + 7, y - 6),
-        (x - 7 - width, y + 14),
-    ]
-
-
 def _beside(x: float, y: float, width: float, *, above: bool) -> list[Point]:
     """Where the words of a mark may begin, first where its maker wants them."""
     first, other = (-6.0, 14.0) if above else (14.0, -6.0)
     sides = [(x + 8, y + first), (x + 8, y + other), (x + 8, y + 4)]
     sides += [(x - 8 - width, y + first), (x - 8 - width, y + other), (x - 8 - width, y + 4)]
-    return sides + [(x - width / 2, y + dy) for dy in (18.0, -10.0, 32.0, -24.0)]
+    return sides + [
+        (x - share * width, y + dy) for dy in (18.0, -10.0, 32.0, -24.0, 46.0, -38.0) for share in (0.5, 0.0, 1.0)
+    ]
 
 
 class _Plot:
@@ -124,14 +113,13 @@ class _Plot:
         self.chart = chart
         self.ay = axis(ys, chart.y_range, chart.y_log, TALL, 0.0)
         self.y_ticks = label_ticks(self.ay)
-        self.left = 12.0 + LETTER * max([len(text) for _, text in self.y_ticks], default=0)
+        self.left = 12.0 + max([text_width(text) for _, text in self.y_ticks], default=0)
         self.right = WIDE - RIGHT
         self.ax = axis(xs, chart.x_range, chart.x_log, self.left, self.right)
         self.lines = [self.places(line) for line in chart.lines]
-        self.seen = [[p for p in dense(line) if self.inside(p)] for line in self.lines]
-        self.boxes = Boxes(self.lines, self.left, self.right - 4, 0.0, TALL)
+        self.boxes = Boxes(self.lines, self.left + 1, self.right + 4, 0.0, TALL)
         self.points = {id(m): self.places(m) for m in chart.marks if not isinstance(m, Name)}
-        self.boxes.taken += [(x - 6, y - 6, x + 6, y + 6) for points in self.points.values() for x, y in points]
+        self.boxes.taken += [(x - 5, y - 5, x + 5, y + 5) for points in self.points.values() for x, y in points]
         self.said: list[str] = []
         self.key: list[Line | Marks] = []
         for name in chart.marks:
@@ -151,50 +139,23 @@ class _Plot:
     def inside(self, point: Point) -> bool:
         return self.left - 0.1 <= point[0] <= self.right + 0.1 and -0.1 <= point[1] <= TALL + 0.1
 
-    def best(self, starts: Sequence[tuple[float, Point]], width: float, own: int) -> tuple[float, Point]:
-        """The cheapest place to begin; each comes with what it costs by itself."""
-        found: tuple[float, Point] = (1e9, (self.left + 4, 12.0))
-        for cost, (x, y) in starts:
-            if cost >= found[0]:
-                continue
-            if self.left < x < self.right:  # rather moved a little than over the edge
-                x = min(max(x, self.left + 4), max(self.left + 4, self.right - width - 2))
-            box: Box = (x - 2, y - 11, x + width + 2, y + 3)
-            cost += self.boxes.cost(box, own) + (
-                CROSSED * self.boxes.between(x + width / 2, y - 4, own) if own >= 0 else 0
-            )
-            if cost < found[0]:
-                found = cost, (x, y)
-        return found
-
-    def say(self, text: str, at: Point, color: str) -> None:
-        self.boxes.take(*at, LETTER * len(text))
-        self.said.append(f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" fill="{color}">{escape(text)}</text>')
-
-    def starts(self, i: int, width: float) -> list[tuple[float, Point]]:
-        """Places along a line, the likelier ones first."""
-        line, found = self.seen[i], []
-        for place, share in enumerate(SHARES if line else ()):
-            x, y = line[round(share * (len(line) - 1))]
-            shared = any(
-                abs(x - a) + abs(y - b) < NEAR for j, other in enumerate(self.seen) if j != i for a, b in other
-            )
-            found += [(place + SHARED * shared + 1.5 * (rank > 1), at) for rank, at in enumerate(_around(x, y, width))]
-        return found
+    def say(
+        self, text: str, spots: Sequence[tuple[float, Point]], color: str, own: int = -1, most: float = math.inf
+    ) -> bool:
+        """Write words at the cheapest free place, if one costs at most so much."""
+        found = self.boxes.place(spots, text_width(text), own, most)
+        if found is not None:
+            self.said.append(f'<text x="{found[0]:.1f}" y="{found[1]:.1f}" fill="{color}">{escape(text)}</text>')
+        return found is not None
 
     def along(self, text: str, color: str, i: int) -> bool:
         """Name a line where it runs, if there is room."""
-        starts = self.starts(i, LETTER * len(text))
-        cost, at = self.best(starts, LETTER * len(text), i)
-        if cost > CROWDED or all(own >= SHARED for own, _ in starts):  # lies on another all the way
-            return False
-        self.say(text, at, color)
-        return True
+        return self.say(text, self.boxes.along(i, text_width(text)), color, i, CROWDED)
 
     def written(self, name: Name) -> None:
-        """Words that their maker put on a line: there, or elsewhere along it if something is in the way."""
+        """Words that their maker put on a line: there, elsewhere along it if something is in the way, or in the key."""
         text, (x, y) = name.texts[0], self.places(name)[0]
-        width = LETTER * len(text)
+        width = text_width(text)
         start = {"start": x + 4, "middle": x - width / 2, "end": x - 4 - width}[name.anchor]
         on = [
             i
@@ -202,18 +163,19 @@ class _Plot:
             if line.color == name.color and any(abs(a - x) + abs(b - y) < 0.1 for a, b in self.lines[i])
         ]
         own = on[0] if on else -1
-        starts = [(0.0, (start, y - 6 if name.above else y + 15)), (1.0, (start, y + 15 if name.above else y - 6))]
-        starts += [(3.0, at) for at in _around(x, y, width)]
-        starts += [(cost + 6, at) for cost, at in (self.starts(own, width) if on else [])]
-        self.say(text, self.best(starts, width, own)[1], name.color)
+        spots = [(0.0, (start, y - 6 if name.above else y + 15)), (1.0, (start, y + 15 if name.above else y - 6))]
+        spots += [(3.0, at) for at in around(x, y, width)]
+        spots += [(cost + 6, at) for cost, at in (self.boxes.along(own, width) if on else [])]
+        if not self.say(text, spots, name.color, own):
+            self.key.append(replace(self.chart.lines[own], label=text) if on else replace(name, label=text))
 
     def noted(self, marks: Marks) -> None:
         """The words of single points."""
         for (x, y), text in zip(self.points[id(marks)], marks.texts, strict=False):
             if text and self.inside((x, y)):
-                width = LETTER * len(text)
-                starts = [(float(i), at) for i, at in enumerate(_beside(x, y, width, above=marks.above))]
-                self.say(text, self.best(starts, width, -1)[1], INK)
+                beside = _beside(x, y, text_width(text), above=marks.above)
+                if not self.say(text, [(float(i), at) for i, at in enumerate(beside)], INK):
+                    self.said.append(words(*beside[0], text, "start"))
 
     def drawn(self) -> str:
         """All of it, from the upper end of the axes."""
@@ -221,7 +183,7 @@ class _Plot:
         for t, text in label_ticks(self.ax):
             x = self.ax.place(t)
             grid.append(f"M{x:.1f} 0V{TALL:g}")
-            half = LETTER * len(text) / 2
+            half = text_width(text) / 2
             ticks.append(words(min(max(x, half), WIDE - half - 2), TALL + 16, text))
         for t, text in self.y_ticks:
             grid.append(f"M{self.left:.1f} {self.ay.place(t):.1f}H{self.right:g}")
@@ -252,7 +214,7 @@ class _Plot:
         x, y, found = 8.0, top, []
         for one in self.key:
             parts = textwrap.wrap(one.label, int((WIDE - 16 - SYMBOL) / LETTER))
-            wide = SYMBOL + LETTER * max(len(part) for part in parts) + 12
+            wide = SYMBOL + max(map(text_width, parts)) + 12
             if x > 8 and x + wide > WIDE + 4:
                 x, y = 8.0, y + ROW
             if isinstance(one, Line):

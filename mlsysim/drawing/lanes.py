@@ -10,7 +10,6 @@ from mlsysim.drawing.bars import MOST
 from mlsysim.drawing.style import (
     GRID,
     HATCHES,
-    LETTER,
     PALETTE,
     PAPER,
     SHADES,
@@ -18,6 +17,7 @@ from mlsysim.drawing.style import (
     Drawing,
     page,
     swatches,
+    text_width,
     words,
 )
 from mlsysim.errors import InputError
@@ -78,7 +78,7 @@ class Lanes(Drawing):
 
     def svg(self) -> str:
         names, kinds = self.names, self.kinds
-        longest = LETTER * max(map(len, names))
+        longest = max(map(text_width, names))
         beside = longest <= MOST
         left, over = (longest + 14, 4.0) if beside else (10.0, 17.0)  # over: from the top of a lane to its spans
         row, last = over + 22, max(span.end for span in self.spans) or 1.0
@@ -90,7 +90,7 @@ class Lanes(Drawing):
         body.append(key)
         for value, text in label_ticks(axis):
             x = axis.place(value)
-            tick = words(min(x, WIDE - LETTER * len(text) / 2 - 2), bottom + 16, text)
+            tick = words(min(x, WIDE - text_width(text) / 2 - 2), bottom + 16, text)
             body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>{tick}')
         for i, name in enumerate(names):
             y = top + row * i + (over + 13 if beside else 13)

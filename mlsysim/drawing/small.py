@@ -13,15 +13,14 @@ from mlsysim.drawing.bars import Bars
 from mlsysim.drawing.charts import Chart
 from mlsysim.drawing.lanes import Lanes, Span
 from mlsysim.drawing.marks import Line, Marks
-from mlsysim.drawing.naming import CROSSED, SHARES, Boxes
-from mlsysim.drawing.style import GRID, INK, PAPER, PLAIN, Drawing
+from mlsysim.drawing.naming import Boxes, Point
+from mlsysim.drawing.style import GRID, INK, PAPER, PLAIN, Drawing, text_width
 from mlsysim.errors import InputError
 
 Text = Callable[[float], str]
 WIDE, SHOWN, LEFT, RIGHT, FOOT = 360, 480, 56.0, 350.0, 38.0
-LETTER, BOLD = 5.9, 6.7  # the mean width of a letter of 11 units
-# Where the words of a name may stand at a point of its line: left of it, over it or right of it, and so far down
-_SPOTS = ((0, -7), (0, 16), (1, 14), (-1, -6), (1, -6), (-1, 14), (0, -20), (0, 29), (0, -33))
+LETTERS = 11.0  # units of a letter
+CROWDED = 30.0  # what it may cost to name a line where it runs, rather than over the picture
 
 
 class Trace(NamedTuple):
@@ -82,13 +81,18 @@ class Small(Drawing):
 
     always_svg = True
 
-    def sheet(self, height: float, body: Sequence[str]) -> str:
+    def sheet(self, height: float, body: Sequence[str], scales: str = "") -> str:
         text = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {height:g}" width="{SHOWN}" role="img" '
-            f'fill="{INK}" font-family="sans-serif" font-size="11"><title>{escape(self.title)}</title>'
+            f'fill="{INK}" font-family="sans-serif" font-size="11"{scales}><title>{escape(self.title)}</title>'
             f'<rect width="100%" height="100%" fill="{PAPER}"/>{"".join(body)}</svg>'
         )
         return text.replace('"', "'")  # a notebook would write a backslash before each (escape() leaves none in words)
+
+
+def wide(text: str, *, bold: bool = False) -> float:
+    """How wide words of a small picture are at most."""
+    return text_width(text, LETTERS, bold=bold)
 
 
 def gathered(kind: str, parts: Sequence[str]) -> str:
@@ -116,32 +120,62 @@ def _frame(picture: Any, ax: Axis, ay: Axis, x_ticks: Sequence[float], y_ticks: 
     below: list[str] = []
     for t in x_ticks:
         words = picture.x_text(t)
-        half = LETTER * len(words) / 2
+        half = wide(words) / 2
         below.append(say(min(max(ax.place(t), half), WIDE - half - 3), bottom + 15, words))
     below.append(say((LEFT + RIGHT) / 2, bottom + FOOT - 6, picture.x_label, bold=True))
     return [*body, gathered('text-anchor="middle"', below)]
 
 
-def _named(trace: "Trace", line: list[tuple[float, float]], boxes: Boxes, own: int) -> str:
-    """The name beside its line, where nothing else is."""
-    width, best = BOLD * len(trace.label), None
-    for place, share in enumerate(SHARES):
-        x, y = line[round(share * (len(line) - 1))]
-        for rank, (shift, dy) in enumerate(_SPOTS):
-            if best is not None and place + 1.2 * rank >= best[0]:
-                break  # nothing further from the line is better
-            start = min(max(x + 7 * shift + width * (shift - 1) / 2, LEFT + 4), RIGHT - width)
-            box = (start - 2, y + dy - 11, start + width + 2, y + dy + 3)
-            cost = boxes.cost(box, own) + place + 1.2 * rank
-            if own >= 0:
-                cost += CROSSED * boxes.between(start + width / 2, y + dy - 4, own)
-            if best is None or cost < best[0]:
-                best = (cost, start, y + dy)
-    if best is None or best[0] >= 1e9:  # a line along an edge: the words go to the nearest place inside
-        x, y = line[-1]
-        best = (0.0, RIGHT - width, min(max(y, boxes.top + 12), boxes.bottom - 4))
-    boxes.take(best[1], best[2], width)
-    return _halo(best[1], best[2], trace.label, trace.color)
+class _Names:
+    """Names in a picture: beside what they name where nothing else is, or in rows under the heading."""
+
+    def __init__(self, lines: Sequence[Sequence[Point]], dots: Sequence[Point], top: float, bottom: float) -> None:
+        self.boxes = Boxes(lines, LEFT + 1, RIGHT + 4, top, bottom)
+        self.boxes.taken += [(x - 5, y - 5, x + 5, y + 5) for x, y in dots]
+        self.said: list[str] = []
+        self.over: list[tuple[str, str, bool]] = []
+
+    def name(
+        self, words: str, spots: Sequence[tuple[float, Point]], color: str, own: int = -1, dashed: bool = False
+    ) -> None:
+        at = self.boxes.place(spots, wide(words, bold=True), own, CROWDED)
+        if at is None:
+            self.over.append((words, color, dashed))
+        else:
+            self.said.append(f'<text x="{at[0]:.0f}" y="{at[1]:.0f}" fill="{color}">{escape(words)}</text>')
+
+    def line(self, own: int, words: str, color: str, dashed: bool = False) -> None:
+        """The name of a line, where it runs."""
+        self.name(words, self.boxes.along(own, wide(words, bold=True)), color, own, dashed)
+
+    def sheet(self, picture: Small, high: float, body: Sequence[str], ax: Axis, ay: Axis) -> str:
+        """The picture, a heading and the rest, with its names; the rest moves down where some of them stand over it.
+
+        It says where its axes run and from what to what, so that a page can mark a reader's guess.
+        """
+        key, x, y = [], 8.0, 16.0
+        for words, color, dashed in self.over:
+            long = 24 + wide(words, bold=True)
+            x, y = (x, y) if x > 8.0 and x + long < WIDE else (8.0, y + 14.0)
+            dash = ' stroke-dasharray="6 4"' if dashed else ""
+            key.append(f'<path d="M{x:.0f} {y - 4:g}h18" stroke="{color}" stroke-width="2.2"{dash}/>')
+            key.append(say(x + 24, y, words, color=color, bold=True))
+            x += long + 10
+        heading, *rest = [*body, gathered(_HALO, self.said)]
+        down = y - 16.0
+        moved = [gathered(f'transform="translate(0 {down:g})"', rest)] if down else rest
+        ends = (("x", ax, 0.0), ("y", ay, down))
+        scales = "".join(
+            f' data-{name}="{a.start + by:g} {a.end + by:g} {a.low:g} {a.high:g}{" log" * a.log}"'
+            for name, a, by in ends
+        )
+        return picture.sheet(high + down, [heading, *key, *moved], scales)
+
+
+def _ticks(axis: Axis, most: int) -> list[float]:
+    """Values to write on an axis: where it has few powers of ten, ones, twos and fives as well."""
+    ticks = axis.ticks()
+    return thin_ticks(minor_ticks((axis.low, axis.high)) if axis.log and len(ticks) < 3 else ticks, most)
 
 
 def _span(values: list[float], log: bool) -> tuple[float, float]:
@@ -203,11 +237,7 @@ class Curves(Small):
         ends = _span([v for t in self.traces for v in _known(t.y)], self.y_log)
         ax = Axis(self.x[0], self.x[-1], self.x_log, LEFT, RIGHT)
         ay = Axis(*ends, self.y_log, bottom, top)
-        ticks = thin_ticks(ax.ticks(), 5)
-        if self.x_log and len(ticks) < 2:
-            ticks = minor_ticks((self.x[0], self.x[-1]))
-        y_ticks = thin_ticks(ay.ticks() if not self.y_log or ends[1] / ends[0] > 30 else minor_ticks(ends), 7)
-        body = _frame(self, ax, ay, ticks, y_ticks)
+        body = _frame(self, ax, ay, _ticks(ax, 5), _ticks(ay, 7))
         here = ax.place(self.at)
         body.append(f'<path d="M{here:.1f} {top:g}V{bottom:g}" stroke="{INK}" stroke-dasharray="2 3"/>')
         lines, points = [], []
@@ -227,27 +257,23 @@ class Curves(Small):
                 points.append((here, ay.place(value)))
                 if not trace.dashed:
                     body.append(f'<circle cx="{here:.1f}" cy="{points[-1][1]:.1f}" r="4.5" fill="{trace.color}"/>')
-        upright = [here, *(ax.place(v) for _, v in self.corners if self.x[0] <= v <= self.x[-1])]
-        boxes = Boxes([*lines, *([(x, top), (x, bottom)] for x in upright)], LEFT, RIGHT, top, bottom)
-        boxes.taken += [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
-        said: list[str] = []
-        for name, value in self.corners:
-            if self.x[0] <= value <= self.x[-1]:
-                x, width = ax.place(value), BOLD * len(name)
-                body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{PLAIN}" stroke-dasharray="6 4"/>')
-                fits = [start for start in (x + 4, x - 4 - width) if LEFT < start < RIGHT - width - 4]
-                spots = [
-                    (start, y)
-                    for start in fits or [min(max(x - width / 2, LEFT + 4), RIGHT - width)]
-                    for y in (bottom - 6, bottom - 22, top + 13, top + 29)
-                ]
-                spot = min(spots, key=lambda at: boxes.cost((at[0] - 2, at[1] - 11, at[0] + width + 2, at[1] + 3), -1))
-                boxes.take(*spot, width)
-                said.append(_halo(*spot, name, PLAIN))
+        corners = [(name, ax.place(value)) for name, value in self.corners if self.x[0] <= value <= self.x[-1]]
+        upright = [[(x, top), (x, bottom)] for x in (here, *(x for _, x in corners))]
+        names = _Names([*lines, *upright], points, top, bottom)
+        for name, x in corners:
+            body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{PLAIN}" stroke-dasharray="6 4"/>')
+            starts = (x + 4, x - 4 - wide(name, bold=True))
+            heights = (bottom - 6, top + 13, *range(round(bottom) - 22, round(top) + 13, -16))
+            names.name(
+                name,
+                [(2 * i + j, (s, y)) for i, y in enumerate(heights) for j, s in enumerate(starts)],
+                PLAIN,
+                dashed=True,
+            )
         for i, trace in enumerate(self.traces):
             if lines[i]:
-                said.append(_named(trace, lines[i], boxes, i))
-        return self.sheet(high, [*body, gathered(_HALO, said)])
+                names.line(i, trace.label, trace.color, trace.dashed)
+        return names.sheet(self, high, body, ax, ay)
 
     def paint(self, figure: Any) -> None:
         kept = [[(x, y) for x, y in zip(self.x, t.y, strict=True) if y is not None] for t in self.traces]
@@ -273,11 +299,6 @@ def _path(piece: Sequence[tuple[float, float]]) -> str:
             kept.add(worst)
             open_ends += [(a, worst), (worst, b)]
     return "M" + "L".join(f"{piece[i][0]:.1f} {piece[i][1]:.1f}" for i in sorted(kept))
-
-
-def _halo(x: float, y: float, words: str, color: str) -> str:
-    """Words that can be read on a line, among others in a group of :data:`_HALO`."""
-    return f'<text x="{x:.0f}" y="{y:.0f}" fill="{color}">{escape(words)}</text>'
 
 
 _HALO = f'paint-order="stroke" stroke="{PAPER}" stroke-width="3" stroke-linejoin="round" font-weight="bold"'
@@ -306,17 +327,17 @@ class Rows(Small):
         many = list(dict.fromkeys((p.label, p.color) for row in self.rows for p in row.parts if p.label))
         key, x, below = [], 8.0, 30.0
         for name, color in many:  # as many to a line as it holds
-            if x > 8.0 and x + BOLD * len(name) > WIDE:
+            if x > 8.0 and x + wide(name, bold=True) > WIDE:
                 x, below = 8.0, below + 14.0
             key.append(say(x, below, name, color=color, bold=True))
-            x += BOLD * len(name) + 10
+            x += wide(name, bold=True) + 10
         pitch, top = 34.0, (below + 10.0 if many else 24.0) + (16 if self.limits else 0)
         bottom = top + pitch * len(self.rows) + 2
         sums = [sum(p.value for p in row.parts) for row in self.rows]
         begins = [sum(sums[:i]) for i in range(len(sums))] if self.cascade else [0.0] * len(sums)
         low = min([0.0, *sums])
         high = max([b + s for b, s in zip(begins, sums, strict=True)] + [v for _, v in self.limits] + [0.0])
-        room = LETTER * max(len(row.text) for row in self.rows) + 10
+        room = max(wide(row.text) for row in self.rows) + 10
         left, right = 8.0, WIDE - 8.0
         scale = (right - left - room) / ((high - low) or 1.0)
         zero = left - low * scale
@@ -332,13 +353,21 @@ class Rows(Small):
                     f'<path d="M{a:.1f} {y + 14:g}h{max(b, 0.5):.1f}v12h-{max(b, 0.5):.1f}z" fill="{part.color}"/>'
                 )
                 x += width
-            body.append(say(max(x, zero) + 4, y + 24, row.text))
+            behind = max(x, zero) + 4
+            for at in sorted(zero + value * scale for _, value in self.limits):
+                if behind - 3 < at < behind + wide(row.text) + 2:
+                    behind = at + 4  # past the line
+            body.append(say(behind, y + 24, row.text))
         if low < 0:
             body.append(f'<path d="M{zero:.1f} {top:g}V{bottom:g}" stroke="{INK}"/>')
         for name, value in self.limits:
-            x, width = zero + value * scale, BOLD * len(name)
-            body.append(f'<path d="M{x:.1f} {top - 4:g}V{bottom:g}" stroke="{INK}" stroke-dasharray="6 4"/>')
-            body.append(say(min(max(x, left + width / 2), right - width / 2), top - 7, name, "middle", bold=True))
+            x, width = zero + value * scale, wide(name, bold=True)
+            line = ""
+            for i, row in enumerate(self.rows):  # not through the name of a row
+                y = top + pitch * i
+                line += f"M{x:.1f} {y + 12 if left + wide(row.label) > x - 2 else y - (6 if i else 3):g}V{y + 28:g}"
+            body.append(f'<path d="{line}" stroke="{INK}" stroke-dasharray="6 4"/>')
+            body.append(say(min(max(x, left + width / 2), right - width / 2), top - 8, name, "middle", bold=True))
         return self.sheet(bottom + 6, body)
 
     def paint(self, figure: Any) -> None:
@@ -367,7 +396,7 @@ class Timeline(Small):
         body = [say(4, 13, self.title, bold=True)]
         for t in thin_ticks(axis.ticks(), 5):
             x, words = axis.place(t), self.text(t)
-            half = LETTER * len(words) / 2
+            half = wide(words) / 2
             body.append(f'<path d="M{x:.1f} {top:g}V{bottom:g}" stroke="{GRID}"/>')
             body.append(say(min(max(x, half), WIDE - half - 3), bottom + 14, words, "middle"))
         body += [say(left, top + pitch * i + 12, name) for i, name in enumerate(lanes)]
@@ -378,7 +407,7 @@ class Timeline(Small):
             runs.setdefault(s.color, []).append(
                 f"M{a:.1f} {y:g}h{max(b - a - 0.6, 0.6):.1f}v15h-{max(b - a - 0.6, 0.6):.1f}z"
             )
-            if s.text and 6.6 * len(s.text) < b - a - 4:
+            if s.text and wide(s.text, bold=True) < b - a - 2:
                 on_them.append(say((a + b) / 2, y + 11.5, s.text, "middle", PAPER, bold=True))
         body += [f'<path d="{"".join(paths)}" fill="{color}"/>' for color, paths in runs.items()]
         return self.sheet(bottom + 22, body + on_them)
@@ -413,34 +442,24 @@ class Scatter(Small):
         ys = [d.y for d in self.dots] + [v for t in self.trails for v in t[2]]
         ax = Axis(*_span(xs, self.x_log), self.x_log, LEFT, RIGHT)
         ay = Axis(*_span(ys, self.y_log), self.y_log, bottom, top)
-        y_ticks = thin_ticks(
-            ay.ticks() if not self.y_log or ay.high / ay.low > 30 else minor_ticks((ay.low, ay.high)), 6
-        )
-        x_ticks = thin_ticks(
-            ax.ticks() if not self.x_log or ax.high / ax.low > 30 else minor_ticks((ax.low, ax.high)), 5
-        )
-        body = _frame(self, ax, ay, x_ticks, y_ticks)
+        body = _frame(self, ax, ay, _ticks(ax, 5), _ticks(ay, 6))
         lines = []
         for _, tx, ty, color in self.trails:
             lines.append([(ax.place(x), ay.place(y)) for x, y in zip(tx, ty, strict=True)])
             body.append(f'<path d="{_path(lines[-1])}" fill="none" stroke="{color}" stroke-width="2.2"/>')
-        boxes = Boxes(lines, LEFT, RIGHT, top, bottom)
-        boxes.taken += [(ax.place(d.x) - 6, ay.place(d.y) - 6, ax.place(d.x) + 6, ay.place(d.y) + 6) for d in self.dots]
-        said: list[str] = []
+        names = _Names(lines, [(ax.place(d.x), ay.place(d.y)) for d in self.dots], top, bottom)
         for d in self.dots:
-            x, y, width = ax.place(d.x), ay.place(d.y), BOLD * len(d.label)
+            x, y, width = ax.place(d.x), ay.place(d.y), wide(d.label, bold=True)
             body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{d.color}"/>')
             if d.label:
-                starts = [min(max(s, LEFT + 3), RIGHT - width) for s in (x + 8, x - 8 - width, x - width / 2)]
-                spots = [(s, y + 4) for s in starts[:2]] + [(s, y + dy) for dy in (-9, 18) for s in reversed(starts)]
-                sx, sy = min(spots, key=lambda s: boxes.cost((s[0] - 2, s[1] - 11, s[0] + width + 2, s[1] + 3), -1))
-                boxes.take(sx, sy, width)
-                said.append(_halo(sx, sy, d.label, d.color))
-        for (name, _, _, color), line in zip(self.trails, lines, strict=True):
+                starts = (x + 8, x - 8 - width, x - width / 2)
+                spots = [(s, y + 4) for s in starts[:2]]
+                spots += [(s, y + down) for down in (-9, 18, -23, 32, -37, 46) for s in reversed(starts)]
+                names.name(d.label, [(float(i), at) for i, at in enumerate(spots)], d.color)
+        for i, (name, _, _, color) in enumerate(self.trails):
             if name:
-                trace = Trace(name, (), color)
-                said.append(_named(trace, line, boxes, -1))
-        return self.sheet(high, [*body, gathered(_HALO, said)])
+                names.line(i, name, color)
+        return names.sheet(self, high, body, ax, ay)
 
     def paint(self, figure: Any) -> None:
         lines = [Line(x, y, name, color) for name, x, y, color in self.trails]

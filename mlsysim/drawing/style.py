@@ -35,7 +35,13 @@ WIDE, SHOWN = (
     400.0,
     520.0,
 )  # units of an SVG, whose letters of 12 units have 10 pixels in a phone's column of 340; pixels of it where there is room
-LETTER = 7.0  # the mean width of a letter of 12 units, in the wider of the usual fonts
+LETTER = 7.0  # the mean width of a letter of 12 units, where a text has no letters yet
+# Widths of letters over their size, in the widest of the usual fonts (DejaVu Sans, what Linux has for sans-serif).
+_WIDTHS = {
+    letter: width
+    for width, letters in ((0.33, "iljIJ,. ·’':;|"), (0.45, "f-()[]tr!/"), (0.55, '"*_–“”szc?'), (0.71, "KAVXZBRCUN"))
+    for letter in letters
+} | {letter: width for width, letters in ((0.85, "HDGOQ&#w+<=>^~×−M"), (1.0, "%mW@")) for letter in letters}
 STYLE: dict[str, Any] = {
     "figure.figsize": (WIDTH, HEIGHT),
     "figure.dpi": 100,
@@ -158,6 +164,15 @@ def size(svg: str) -> tuple[float, float]:
     return float(width), float(height)
 
 
+def text_width(text: str, size: float = 12.0, *, bold: bool = False) -> float:
+    """How wide words are at most, in units.
+
+    >>> text_width("will") < text_width("now") / 1.5 < text_width("now", bold=True) / 1.6
+    True
+    """
+    return size * (1.14 if bold else 1.0) * sum(_WIDTHS.get(letter, 0.64) for letter in text)
+
+
 def words(x: float, y: float, content: str, anchor: str = "middle", size: int = 12, extra: str = "") -> str:
     """Text in an SVG."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" {extra}>{escape(content)}</text>'
@@ -167,7 +182,7 @@ def swatches(looks: Sequence[tuple[str, str, float]], top: float) -> tuple[str, 
     """A key of filled squares (name, colour, opacity) in rows that fill the width, and where it ends."""
     x, y, found = 8.0, top, []
     for name, color, shade in looks:
-        wide = 18 + LETTER * len(name) + 12
+        wide = 18 + text_width(name) + 12
         if x > 8 and x + wide > WIDE + 8:
             x, y = 8.0, y + 17
         found.append(f'<rect x="{x:g}" y="{y:g}" width="12" height="12" fill="{color}" fill-opacity="{shade}"/>')

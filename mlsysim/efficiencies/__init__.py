@@ -13,34 +13,11 @@ Every solver that has the choice takes it as ``efficiencies``: one of the modes,
 ran on) takes the datasheet's instead and says so. ``mlsysim.evidence`` fits and scores; this package reads the fitted constants.
 """
 
-from mlsysim.efficiencies.hierarchy import (
-    Pooled,
-    Same,
-    clock_of,
-    describe_class,
-    family_of,
-    generation_name,
-    generation_of,
-    lineage,
-    measured_kin,
-    parents,
-    pooled,
-    pooled_share,
-)
-from mlsysim.efficiencies.modes import (
-    BOUND,
-    CALIBRATED,
-    DATASHEET,
-    DEFAULT,
-    MEANINGS,
-    MODES,
-    OWN,
-    OWN_SOURCE,
-    check_mode,
-    describe,
-    has_range,
-    name_custom,
-)
+from typing import TYPE_CHECKING
+
+from mlsysim._lazy import lazily
+
+# What shares its name with a module cannot come later: the module would stand in its place.
 from mlsysim.efficiencies.servers import EAGER, MIDDLE, Server, known_server, launched_as, server_of, servers
 from mlsysim.efficiencies.shipped import (
     Constants,
@@ -51,6 +28,35 @@ from mlsysim.efficiencies.shipped import (
     shipped,
     traced_constants,
 )
+
+if TYPE_CHECKING:
+    from mlsysim.efficiencies.hierarchy import (
+        Pooled,
+        Same,
+        clock_of,
+        describe_class,
+        generation_name,
+        generation_of,
+        lineage,
+        measured_kin,
+        parents,
+        pooled,
+        pooled_share,
+    )
+    from mlsysim.efficiencies.modes import (
+        BOUND,
+        CALIBRATED,
+        DATASHEET,
+        DEFAULT,
+        MEANINGS,
+        MODES,
+        OWN,
+        OWN_SOURCE,
+        check_mode,
+        describe,
+        has_range,
+        name_custom,
+    )
 
 __all__ = [
     "BOUND",
@@ -72,7 +78,6 @@ __all__ = [
     "clock_of",
     "describe",
     "describe_class",
-    "family_of",
     "fitted_to",
     "generation_name",
     "generation_of",
@@ -92,7 +97,4 @@ __all__ = [
     "shipped",
     "traced_constants",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__)

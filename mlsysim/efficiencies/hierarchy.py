@@ -248,11 +248,6 @@ def parents(lines: Sequence[Sequence[str]]) -> dict[str, str]:
     return found
 
 
-def family_of(device: Device | None) -> str:
-    """The class whose share of the peak a device takes: its generation; all TPUs share one."""
-    return "TPU" if device is not None and device.kind == "tpu" else generation_of(device)
-
-
 def clock_of(device: Device | None) -> float:
     """Clock of a GPU with a lower power limit, relative to the one of its generation with most power per FLOP.
 

@@ -3,11 +3,18 @@
 Everything takes a float or an array in SI units: W, s, J, kg, L. 1 kWh is 3.6e6 J, 1 g/kWh is 1e-3/3.6e6 kg/J.
 """
 
-from mlsysim.energy.clocks import capped_clock, cheapest_clock, clock_power, clock_time
-from mlsysim.energy.footprint import carbon, embodied_carbon, market_intensity, onsite_water, source_water
-from mlsysim.energy.loads import WATER, coolant_flow, shift_saving, smoothing_energy
-from mlsysim.energy.power import device_power, energy_per_token, facility_energy, it_power, work_energy
+from typing import TYPE_CHECKING
+
+from mlsysim._lazy import lazily
+
+# What shares its name with a module cannot come later: the module would stand in its place.
 from mlsysim.energy.run import Footprint, run
+
+if TYPE_CHECKING:
+    from mlsysim.energy.clocks import capped_clock, cheapest_clock, clock_power, clock_time
+    from mlsysim.energy.footprint import carbon, embodied_carbon, market_intensity, onsite_water, source_water
+    from mlsysim.energy.loads import WATER, coolant_flow, hall_peak, shift_saving, smoothing_energy
+    from mlsysim.energy.power import device_power, energy_per_token, facility_energy, it_power, work_energy
 
 __all__ = [
     "WATER",
@@ -22,6 +29,7 @@ __all__ = [
     "embodied_carbon",
     "energy_per_token",
     "facility_energy",
+    "hall_peak",
     "it_power",
     "market_intensity",
     "onsite_water",
@@ -31,7 +39,4 @@ __all__ = [
     "source_water",
     "work_energy",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__)

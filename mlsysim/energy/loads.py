@@ -1,9 +1,9 @@
-"""Load of a machine on its site: power swings, liquid cooling, and carbon-aware shifting."""
+"""Load of machines on their site: power swings, shared lines, liquid cooling, and carbon-aware shifting."""
 
 import math
 
-from mlsysim._numeric import Num, sine
-from mlsysim.equations import FRACTION, POSITIVE, equation
+from mlsysim._numeric import Num, sine, sqrt
+from mlsysim.equations import AT_LEAST_ONE, FRACTION, POSITIVE, equation
 
 _SHARE = "[0, 1]"
 # Heat that a litre of water takes up for each kelvin, J/L: a calorie (4.184 J) for each gram, a kilogram to the litre.
@@ -46,6 +46,43 @@ def smoothing_energy(devices: Num, high_power: Num, low_power: Num, period: Num,
     Source: choukse2025power, abstract: a phase that computes and one that communicates; the energy is derived in the chapter.
     """
     return devices * (high_power - low_power) * period * high_share * (1 - high_share)
+
+
+@equation(
+    "eq-hall-peak",
+    formula="devices * mean + quantile * deviation * sqrt(devices * (1 + (devices - 1) * correlation))",
+    domain={"devices": AT_LEAST_ONE, "correlation": _SHARE},
+)
+def hall_peak(devices: Num, mean: Num, deviation: Num, correlation: Num, quantile: Num = 3.0) -> Num:
+    """Power that devices on one line exceed only rarely, together.
+
+    Formula: P = N mu + z sigma sqrt(N (1 + (N - 1) r)).
+
+    Parameters
+    ----------
+    devices : float or array, 1
+        Devices N, or racks.
+    mean : float or array, W
+        What one draws on average, mu.
+    deviation : float or array, W
+        Standard deviation of that in time, sigma.
+    correlation : float or array, 1
+        Of the draws of two of them, r: 0 where each follows its own requests, 1 where all work in step.
+    quantile : float or array, 1
+        Standard deviations of the sum up to the peak, z; 3 leaves a thousandth of the time above it.
+
+    Returns
+    -------
+    float or array, W
+
+    Assumptions: the sum is normally distributed, and every pair is as alike as any other.
+
+    >>> hall_peak(100, 500.0, 100.0, correlation=0.0), hall_peak(100, 500.0, 100.0, correlation=1.0)
+    (53000.0, 80000.0)
+
+    Source: patel2023polca, abstract: peaks of a cluster that serves lie far below the sum of its servers'; the sum is derived in the chapter.
+    """
+    return devices * mean + quantile * deviation * sqrt(devices * (1 + (devices - 1) * correlation))
 
 
 @equation(

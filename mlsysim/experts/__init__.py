@@ -1,16 +1,24 @@
 """A mixture-of-experts layer, in training and serving: rows per expert, and the time of its products and messages."""
 
-from mlsysim.experts.equations import exchange_ratio as exchange_ratio
-from mlsysim.experts.equations import grouped_share as grouped_share
-from mlsysim.experts.equations import grouped_time as grouped_time
-from mlsysim.experts.equations import moe_crossover as moe_crossover
-from mlsysim.experts.equations import shared_expert_share as shared_expert_share
-from mlsysim.experts.equations import tokens_per_expert as tokens_per_expert
-from mlsysim.experts.equations import two_batch_time as two_batch_time
-from mlsysim.experts.popular import uneven_experts_hit as uneven_experts_hit
+from typing import TYPE_CHECKING
+
+from mlsysim._lazy import lazily
+
+if TYPE_CHECKING:
+    from mlsysim.experts.equations import (
+        exchange_ratio,
+        grouped_share,
+        grouped_time,
+        moe_crossover,
+        shared_expert_share,
+        tokens_per_expert,
+        two_batch_time,
+    )
+    from mlsysim.experts.popular import fullest_device, uneven_experts_hit
 
 __all__ = [
     "exchange_ratio",
+    "fullest_device",
     "grouped_share",
     "grouped_time",
     "moe_crossover",
@@ -19,7 +27,4 @@ __all__ = [
     "two_batch_time",
     "uneven_experts_hit",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__)

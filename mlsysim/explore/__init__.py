@@ -7,23 +7,14 @@ first of them, and where it is not installed our own slower vectors; the frontie
 from typing import TYPE_CHECKING
 
 from mlsysim._lazy import lazily
-from mlsysim.explore.inverse import solve_for as solve_for
-from mlsysim.explore.inverse import threshold as threshold
-from mlsysim.sensitivity import Tornado as Tornado
-from mlsysim.sensitivity import combined_spread as combined_spread
-from mlsysim.sensitivity import elasticities as elasticities
-from mlsysim.sensitivity import elasticity as elasticity
-from mlsysim.sensitivity import tornado as tornado
 
 if TYPE_CHECKING:
-    from mlsysim.explore.columns import Columns as Columns
-    from mlsysim.explore.fronts import Frontier as Frontier
-    from mlsysim.explore.fronts import frontier as frontier
-    from mlsysim.explore.planner import PlanSearch as PlanSearch
-    from mlsysim.explore.planner import plan as plan
-    from mlsysim.explore.planner import plan_of as plan_of
-    from mlsysim.explore.planner import possible_degrees as possible_degrees
-    from mlsysim.explore.sweeping import sweep as sweep
+    from mlsysim.explore.columns import Columns
+    from mlsysim.explore.fronts import Frontier, frontier
+    from mlsysim.explore.inverse import solve_for, threshold
+    from mlsysim.explore.planner import PlanSearch, plan, plan_of, possible_degrees
+    from mlsysim.explore.sweeping import sweep
+    from mlsysim.sensitivity import Tornado, combined_spread, elasticities, elasticity, tornado
 
 __all__ = [
     "Columns",
@@ -42,19 +33,4 @@ __all__ = [
     "threshold",
     "tornado",
 ]
-
-_ARRAYS = {
-    "Columns": "columns",
-    "Frontier": "fronts",
-    "frontier": "fronts",
-    "PlanSearch": "planner",
-    "plan": "planner",
-    "plan_of": "planner",
-    "possible_degrees": "planner",
-    "sweep": "sweeping",
-}
-__getattr__ = lazily(__name__, _ARRAYS)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__)

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, energy, inference, intervals, serving, units
 from mlsysim.capacity import USABLE
+from mlsysim.capacity.pace import LENGTH_VARIATION, answer_spread, answer_time, in_time, lengths
+from mlsysim.capacity.waiting import wait_tail
 from mlsysim.catalog import Device, Machines, Model, Price
 from mlsysim.catalog.shapes import asked_for
 from mlsysim.cost.rent import rent_of
 from mlsysim.declared import in_si
 from mlsysim.efficiencies import lineage, shipped
 from mlsysim.efficiencies.domains import loop_domain
-from mlsysim.equations import POSITIVE, Domain, check_argument
+from mlsysim.equations import NON_NEGATIVE, POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment
 from mlsysim.inference.wiring import CARDS
 from mlsysim.inference.work import alike_plans
 from mlsysim.memory.quantised import WIDE, experts_alone
-from mlsysim.results import Result, format_rows, format_value, plain
+from mlsysim.results import Result, brief, format_rows, format_value, plain
 from mlsysim.serving import Pool, ServerOverheads
 from mlsysim.serving.measured import MeasuredPoint, Nearest, nearest_point
 from mlsysim.tables import Table, table
@@ -42,6 +44,7 @@ _MOST_RATIO = 4  # replicas of one pool for one of the other
 _STEPS_PER_DOUBLING = 2  # of the concurrency
 _MOST_IN_FLIGHT = 1024  # of one attention replica: what servers run at a time unless told otherwise
 _MOST_TOKENS = 10**7
+_ALWAYS = 1.0 - 1e-6  # share of the time in which prompts run, at most
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,18 @@ class Frontier(Result):
     price: str
     notes: tuple[str, ...] = ()
     rate: float | None = None  # requests/s, where they were asked for
+    quantile: float | None = None  # of the requests of every point that meet the targets; None: of means
+    length_variation: float | None = None
 
     @property
     def fits(self) -> bool:
         """Whether any way to serve holds the model."""
-        return bool(self.points)
+        return bool(self.tried)
 
     def meets(self, point: Point) -> bool:
         """Whether a point meets the targets."""
+        if self.quantile is not None:
+            return True
         times = {"ttft": point.ttft, "itl": point.tpot}
         return all(times[name] <= target for name, target in self.targets.items())
 
@@ -159,36 +166,35 @@ class Frontier(Result):
             if self.devices_range is None
             else f" ({self.devices_range[0]:,} to {self.devices_range[1]:,} in that range)"
         )
-        return (
-            f"{self.devices:,}{known} make the tokens of {self.rate:g} requests/s, always full and at mean times; 'serve' adds room for "
-            "chance and sizes a percentile"
-        )
+        at, more = ("", "") if self.quantile else (" and at mean times", " and sizes a percentile")
+        return f"{self.devices:,}{known} make the tokens of {self.rate:g} requests/s, always full{at}; 'serve' adds room for chance{more}"
 
     def summary(self) -> Sequence[str]:
         what = f"{self.model.name} on {self.device.name}, {self.input_len:,} tokens in and {self.output_len:,} out"
-        if not self.points:
-            return format_rows(
-                f"DOES NOT FIT: {what}: none of the ways to serve it", *(("note", n) for n in self.notes)
-            )
-        first, last = self.points[0], self.points[-1]
         asked = ", ".join(f"{name.upper()} {units.format(value, 's')}" for name, value in self.targets.items())
+        if self.quantile is not None:
+            asked += f" for {100 * self.quantile:g} % of the requests (--length-variation {self.length_variation:g})"
+        if not self.points:
+            none = f"NO POINT MEETS {asked}" if self.fits else "DOES NOT FIT"
+            return format_rows(f"{none}: {what}: none of the ways to serve it", *(("note", n) for n in self.notes))
+        first, last = self.points[0], self.points[-1]
         best = self.best
         chosen = "" if not asked else f"{asked}: NO POINT MEETS IT" if best is None else f"{asked}: {_short(best)}"
         near = self.nearest
         if near is not None and not near.near:
             what += "; no measurement near"
-        return format_rows(
+        ends = () if asked else (("most patient", _short(last)), ("least patient", _short(first)))
+        return brief(
             f"{what}: {last.device_rate:.4g} tokens/s a device at {last.user_rate:.3g} tokens/s a user, down to "
             f"{first.device_rate:.3g} at {first.user_rate:.4g}",
             ("target", chosen),
-            ("most patient", _short(last)),
-            ("least patient", _short(first)),
-            ("front", f"{len(self.points)} of {self.tried:,} points; to_frame() has them, explain() a table of them"),
+            *ends,
+            ("front", f"{len(self.points)} of {self.tried:,} points; price of a device {self.price}"),
             ("range", _range_words(best, "at the target") if best and asked else _range_words(last, "last point")),
             ("devices", self._sized()),
             ("measured", "" if near is None else near.words(_looped(near.point))),
-            ("cost", self.price),
             *(("note", note) for note in self.notes),
+            spare=("note", "measured"),
         )
 
     def chart(self) -> "Drawing | None":
@@ -249,6 +255,8 @@ class Frontier(Result):
             "input_len": self.input_len,
             "output_len": self.output_len,
             "targets_s": dict(self.targets),
+            "quantile": self.quantile,
+            "length_variation": self.length_variation,
             "fits": self.fits,
             "tried": self.tried,
             "front": [p.to_dict() | {"meets_targets": self.meets(p)} for p in self.points],
@@ -411,6 +419,8 @@ def frontier(
     output_len: int = 1024,
     ttft: float | str | None = None,
     itl: float | str | None = None,
+    quantile: float | None = None,
+    length_variation: float | None = None,
     rate: float | None = None,
     precisions: Sequence[str] | None = None,
     modes: Sequence[str] = MODES,
@@ -438,7 +448,12 @@ def frontier(
     ttft : float or str, s, (0, inf), optional
         Target for the time to the first token, as in ``"2 s"``.
     itl : float or str, s, (0, inf), optional
-        Target for the time per output token, as in ``"40 ms"``. Both are means of a loop, in which all requests are as long as the mean.
+        Target for the time per output token, as in ``"40 ms"``. Both are means of a loop, in which all requests are as long as the mean,
+        unless ``quantile`` is given.
+    quantile : float, 1, (0, 1), optional
+        Share of the requests that must meet the targets (default: their means must). The front then has only points that do.
+    length_variation : float, 1, [0, inf), optional
+        As in :func:`mlsysim.serve`. With ``quantile``.
     rate : float, 1/s, (0, inf), optional
         Requests per second, whose tokens the devices of the best point are to make.
     precisions : sequence of str, optional
@@ -486,6 +501,14 @@ def frontier(
     input_len, output_len = _check("input_len", input_len), _check("output_len", output_len)
     m.check_length("frontier", input_len + output_len)
     targets = _targets(**in_si(frontier, {"ttft": ttft, "itl": itl}))
+    if (quantile is None and length_variation is not None) or (quantile is not None and not targets):
+        raise InputError(
+            "frontier: quantile is the share that meets ttft or itl, and length_variation goes with it; give them together"
+        )
+    if quantile is not None:
+        check_argument("frontier", "quantile", quantile, "1", Domain.of("(0, 1)"))
+        length_variation = LENGTH_VARIATION if length_variation is None else length_variation
+        check_argument("frontier", "length_variation", length_variation, "1", Domain.of(NON_NEGATIVE))
     if rate is not None:
         check_argument("frontier", "rate", rate, "1/s", Domain.of(POSITIVE))
     _check("max_devices", max_devices, 4096)
@@ -506,10 +529,10 @@ def frontier(
         for mode in modes if found else ():
             choices = _choices(found, mode)
             for k, tokens in speculation:
-                loop = _loops(m, found, choices, mode, input_len, output_len, k, tokens)
+                loop = _loops(m, found, choices, mode, input_len, output_len, k, tokens, length_variation)
                 columns.append((name, mode, k > 0, found, choices, loop))
-    front = _front(m, d, input_len, output_len, targets, columns, rent, said, pue, acceptance)
-    return dataclasses.replace(front, rate=rate)
+    front = _front(m, d, input_len, output_len, targets, columns, rent, said, pue, acceptance, quantile)
+    return dataclasses.replace(front, rate=rate, quantile=quantile, length_variation=length_variation)
 
 
 def _check_names(
@@ -556,12 +579,12 @@ def _rent(device: Device, price: "str | Price | None") -> tuple[float | None, st
     rent = rent_of(device, price)
     if rent is None:
         return None, "none: the catalogue has no rental price of it; give price"
-    return rent.rate, f"{rent.rate * 3600:.3g} USD/h a device ({rent.kind})"
+    return rent.rate, f"{rent.rate * 3600:.3g} USD/h ({rent.kind})"
 
 
 def _loops(
     model: Model, found: Sequence[tuple[Layout, Deployment, float]], choices: Sequence[_Choice], mode: str,
-    input_len: float, output_len: float, drafted: float, accepted: float,
+    input_len: float, output_len: float, drafted: float, accepted: float, spread: float | None = None,
 ) -> serving.Loop:  # fmt: skip
     """All columns of one format and mode at once."""
     import numpy as np
@@ -602,6 +625,7 @@ def _loops(
         drafted=drafted,
         accepted=accepted,
         requests_per_user=math.inf,
+        **({} if spread is None else {"spread": spread}),
     )
 
 
@@ -636,16 +660,15 @@ def _beyond(model: Model, device: Device, front: Sequence[tuple[Point, Layout]])
     far = sum(layout.dp > copies or p.concurrency > each * p.devices for p, layout in front)
     if far:
         yield (
-            f"{far} of the {len(front)} points go beyond every measured run of {model.name} (attention copied over {copies} "
-            f"device{'s' * (copies > 1)} at most, {each} requests in flight a device): published fronts end there, and the best "
-            "of many predictions flatters"
+            f"{far} of the {len(front)} points go beyond every measured run of {model.name} (attention on {copies} "
+            f"device{'s' * (copies > 1)}, {each} in flight a device): the best of many predictions flatters"
         )
 
 
 def _front(
     model: Model, device: Device, input_len: int, output_len: int, targets: Mapping[str, float],
     columns: Sequence[tuple[str, str, bool, Sequence[Any], list[_Choice], serving.Loop]],
-    rent: float | None, said: str, pue: float, acceptance: float | None,
+    rent: float | None, said: str, pue: float, acceptance: float | None, quantile: float | None = None,
 ) -> Frontier:  # fmt: skip
     """The points that nothing beats, of all formats and modes together."""
     import numpy as np
@@ -655,7 +678,10 @@ def _front(
         devices = np.array([_devices(found, c) for c in choices], float)
         user, each = 1.0 / loop.tpot, loop.tokens_per_s / devices
         good = np.isfinite(user) & np.isfinite(each)
-        if "ttft" in targets:  # who misses it may not beat who meets it
+        if quantile is not None:
+            some = np.flatnonzero(good)
+            good[some] = share_within(loop, some, output_len - 1.0, **targets) >= quantile
+        elif "ttft" in targets:  # who misses it may not beat who meets it
             good &= loop.ttft <= targets["ttft"]
         every += [(float(user[i]), float(each[i]), at, int(i)) for i in np.flatnonzero(good)]
     every.sort(key=lambda p: (-p[0], -p[1]))
@@ -675,8 +701,6 @@ def _front(
             device,
             [(p, columns[at][3][columns[at][4][i].decode][0]) for p, (_, _, at, i) in zip(points, front, strict=True)],
         )
-    if columns and not every:
-        notes.append("no point meets the target for the first token")
     return Frontier(
         model=model,
         device=device,
@@ -689,6 +713,35 @@ def _front(
         price=said,
         notes=tuple(notes),
     )
+
+
+def share_within(loop: serving.Loop, at: Any, steps: float, ttft: float | None = None, itl: float | None = None) -> Any:
+    """Share of the requests of some columns of a loop that meet targets for the first token and for the time per token of an answer.
+
+    As :mod:`mlsysim.capacity` has it of replicas under a rate, but that the batch is always full. What others' prompts add to an answer
+    varies as lengths do, in their number (answers end after so many steps) and in each: c^2 twice. The wait for them has an exponential
+    tail with the mean of the loop, and its own prompt varies as of :attr:`capacity.Replica.own_prompt`.
+    """
+    import numpy as np
+
+    def of(value: Any) -> Any:
+        return np.broadcast_to(value, loop.tpot.shape)[at]
+
+    met, c = np.ones(len(at)), float(loop.spread)
+    if itl is not None:
+        pace, busy = of(loop.pace), np.maximum(0.0, 1.0 - of(loop.pace) / of(loop.tpot))
+        met = 0.0 * met
+        for n, share in lengths(max(1.0, steps), c):
+            time = answer_time(n, pace, busy)
+            spread = answer_spread(time, busy * of(loop.added) * 2.0 * c**2, busy)
+            met = met + share * in_time(n * itl * (1 + 1e-12), time, spread)
+    if ttft is not None:
+        own, queue, busy = min(1.0, c) * of(loop.added), of(loop.queue), np.minimum(of(loop.busy), _ALWAYS)
+        left = ttft - np.maximum(0.0, of(loop.ttft) - queue - own)
+        drain = busy / np.maximum(queue, 1e-12)
+        late = wait_tail(busy, drain / (1.0 - busy), busy, np.maximum(0.0, left), own)
+        met = np.where(left < 0, 0.0, 1.0 - late) * met
+    return met
 
 
 def _devices(found: Sequence[tuple[Layout, Deployment, float]], c: _Choice) -> int:

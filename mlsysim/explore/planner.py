@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
-from math import exp, prod
+from math import prod
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import catalog, intervals, training, units
@@ -43,7 +42,6 @@ TERMS = tuple(f.name for f in fields(StepTerms))
 LIMITED = ("tp", "pp", "cp", "dp", "ep", "virtual_stages")  # degrees that a search can be limited in
 KINDS = ("tp", "pp", "cp", "ep")  # ways to split a model beside the batch: each is software that has to run
 _KEPT = 50_000  # rows of a search that keeps those that fit: more would be held twice
-ODDS = 2.0 / 3.0  # that a plan is the slower one, from which on it is not recommended however simple it is
 TIE = 1e-3  # a thousandth of a step, far below any error of the model: plans closer than that are equally fast
 _MOST = {"devices": 10**7, "global_batch": 10**9, "seq": 10**9}  # beyond, columns of integers would not be exact
 
@@ -204,29 +202,22 @@ class PlanSearch(Result):
                 else ""
             )
             return [f"{what}: NONE OF {len(self.rows):,} PLANS FITS{need}"]
-        best = self.best(3)
+        best, known = self.best(2), self.interval()
         first = best.row(0)
-        others = [
-            f"{i + 1}. {describe_row(best.row(i))}: {self._reason(best.row(i), first)}" for i in range(1, len(best))
-        ]
-        known = self.interval()
-        lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:5])
+        lost = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in list(self.losers().items())[:4])
+        unknown = f"none: errors of past predictions were counted with calibrated efficiencies, these are {self.efficiencies.name}"
         return format_rows(
-            f"{what}: {units.format(first['time'], 's')} a step by {describe_row(first)}",
+            f"{what}: {units.format(first['time'], 's')} a step by {describe_row(first)}; MFU {units.percent(first['mfu'], signed=False)}",
             (
                 "range",
-                "none: errors of past predictions were counted with calibrated efficiencies only"
+                unknown
                 if known is None
-                else known.words("s"),
+                else f"{' to '.join(units.format(e, 's', 3) for e in known.ends)}, {known.whose}",
             ),
-            ("rate", f"MFU {units.percent(first['mfu'], signed=False)}"),
             ("memory", f"fits: {units.format(first['memory'], 'byte')} of {units.format(self.capacity, 'byte')}"),
-            ("first because", self.why_first()),
-            ("next", "; ".join(others)),
-            ("tried", f"{len(self.rows):,} plans, {fits:,} fit; the others lose by: {lost}"),
             ("recommended", self.recommendation() if known else ""),
-            ("batch", f"{self.global_batch:,} sequences of {self.seq:,} tokens"),
-            ("efficiencies", self.efficiencies.name),
+            ("next", "" if len(best) < 2 else f"{describe_row(best.row(1))}: {self._reason(best.row(1), first)}"),
+            ("tried", f"{len(self.rows):,} plans, {fits:,} fit; the others lose by: {lost}"),
         )
 
     def chart(self) -> "Drawing | None":
@@ -417,18 +408,11 @@ class PlanSearch(Result):
 
     @cached_property
     def clear(self) -> float:
-        """How many times as long as the fastest a step must take for odds of two in three that it is the slower one.
-
-        Formula: exp(z s sqrt(2 (1 - r))). Log errors of two plans are normal, each as wide as the range (standard deviation s), and
-        share r of their variance, the machine, the model and the software being the same: that part cancels.
-        """
+        """How many times as long as the fastest a step must take for odds of two in three that it is the slower one."""
         known = self.interval()
         if known is None:
             return 1.0 + TIE
-        q, normal = known.quantiles, NormalDist()
-        deviation = (q.high - q.low) / (2.0 * normal.inv_cdf((1.0 + q.nominal) / 2.0))
-        apart = deviation * (2.0 * (1.0 - intervals.checks("training_step").get("shared_plans", 0.0))) ** 0.5
-        return max(1.0 + TIE, exp(normal.inv_cdf(ODDS) * apart))
+        return max(1.0 + TIE, known.told_apart(intervals.checks("training_step").get("shared_plans", 0.0)))
 
     def alike(self) -> int:
         """How many plans that fit the error cannot tell from the fastest (:attr:`clear`); 0 without a range."""
@@ -679,23 +663,13 @@ def plan(
         room,
         host_bandwidth,
     )
-    experts = ("cut", "whole") if m.is_moe and (degrees["tp"] > 1).any() else ("cut",)
-    axes = tried | {"experts": list(experts), "row": np.arange(len(degrees))}
+    tried["experts"] = ["cut", "whole"] if m.is_moe and (degrees["tp"] > 1).any() else ["cut"]
+    axes = tried | {"row": np.arange(len(degrees))}
     found = sweep(steps, axes, keep=_useful, chunk=chunk, store=store, client=client)
     order = (*DEGREES, *CHOICES, *(name for name in found if name not in (*DEGREES, *CHOICES)))
     rows = Columns({name: found[name] for name in order})
-    return PlanSearch(
-        m,
-        machines.cluster or machines,
-        global_batch,
-        seq,
-        rows,
-        room,
-        sequence_parallel,
-        reached,
-        precision,
-        steps.base,
-    )
+    where = machines.cluster or machines
+    return PlanSearch(m, where, global_batch, seq, rows, room, sequence_parallel, reached, precision, steps.base)
 
 
 @dataclass(frozen=True)
@@ -830,11 +804,13 @@ def _runs(degrees: Mapping[str, Any], schedule: str, sharding: str, m: Model, gl
         return np.full(len(degrees["pp"]), False)
     pp = degrees["pp"]
     runs = (pp > 1) & (degrees["virtual_stages"] == 1)
-    if schedule == "zb-v":
+    if schedule.endswith("-v"):
         runs &= 2 * pp <= m.n_layers + 2
     if schedule == "dualpipe":
         micro_batches = global_batch // (degrees["dp"] * degrees["micro_batch"])
         runs &= (pp % 2 == 0) & (micro_batches % 2 == 0) & (micro_batches >= 2 * pp)
+    if schedule == "dualpipe-v":
+        runs &= global_batch // (degrees["dp"] * degrees["micro_batch"]) >= 2 * pp
     return runs
 
 

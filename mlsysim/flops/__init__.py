@@ -4,26 +4,31 @@ Everything is per token unless it says otherwise. A convention (full or causal a
 default wherever it changes what a published figure means.
 """
 
-from mlsysim.flops.conventions import CONVENTIONS, Convention, counted_flops, megatron_flops
-from mlsysim.flops.tokens import (
-    RECOMPUTE,
-    TokenFlops,
-    active_parameters,
-    forward_flops,
-    layer_matmul_parameters,
-    matmul_parameters,
-    training_flops_per_token,
-)
-from mlsysim.flops.work import (
-    attention_context,
-    attention_core_flops,
-    forward_matmul_flops,
-    lora_flops,
-    matmul_flops_per_token,
-    recompute_flops,
-    total_flops,
-    train_flops_per_token,
-)
+from typing import TYPE_CHECKING
+
+from mlsysim._lazy import lazily
+
+if TYPE_CHECKING:
+    from mlsysim.flops.conventions import CONVENTIONS, Convention, counted_flops, megatron_flops
+    from mlsysim.flops.tokens import (
+        RECOMPUTE,
+        TokenFlops,
+        active_parameters,
+        forward_flops,
+        layer_matmul_parameters,
+        matmul_parameters,
+        training_flops_per_token,
+    )
+    from mlsysim.flops.work import (
+        attention_context,
+        attention_core_flops,
+        forward_matmul_flops,
+        lora_flops,
+        matmul_flops_per_token,
+        recompute_flops,
+        total_flops,
+        train_flops_per_token,
+    )
 
 __all__ = [
     "CONVENTIONS",
@@ -46,7 +51,4 @@ __all__ = [
     "train_flops_per_token",
     "training_flops_per_token",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__)

@@ -19,7 +19,7 @@ from mlsysim.flops.work import (
     recompute_flops,
     train_flops_per_token,
 )
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, plain, share
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, share
 from mlsysim.transformer import matrix_count, moe_active, parameter_count
 
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ def _layer_matrices(m: Model) -> int:
 class TokenFlops(Result):
     """What :func:`training_flops_per_token` returns: FLOPs of one token, floats or arrays."""
 
+    NUMBERS = (
+        "model=model.name seq causal recompute adapters matmul_parameters forward_flops=forward matmul_flops=matmul "
+        "recomputed_flops=recomputed model_flops hardware_flops attention_core_share=core_share"
+    )
+
     model: Model
     seq: Num
     causal: bool
@@ -122,24 +127,6 @@ class TokenFlops(Result):
         from mlsysim.drawing import shapes
 
         return shapes.terms(f"{self.model.name}: work of a token", self._parts, "work", "FLOP")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in FLOP per token, for JSON."""
-        found = {
-            "model": self.model.name,
-            "seq": self.seq,
-            "causal": self.causal,
-            "recompute": self.recompute,
-            "adapters": self.adapters,
-            "matmul_parameters": self.matmul_parameters,
-            "forward_flops": self.forward,
-            "matmul_flops": self.matmul,
-            "recomputed_flops": self.recomputed,
-            "model_flops": self.model_flops,
-            "hardware_flops": self.hardware_flops,
-            "attention_core_share": self.core_share,
-        }
-        return dict(plain(found))
 
     def explain(self) -> Explanation:
         """Every term with its equation, the numbers in it, and the source of each input."""

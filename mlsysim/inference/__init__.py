@@ -3,41 +3,47 @@
 :func:`deploy` puts a model on devices; :func:`prefill`, :func:`decode_step` and :func:`generate` say how long it takes.
 """
 
-from mlsysim.inference.context import (
-    chunk_work,
-    compressed_reading,
-    context_crossover,
-    context_reading,
-    context_work,
-    hybrid_gain,
-)
-from mlsysim.inference.counting import work_of
-from mlsysim.inference.deployment import FORMATS, Deployment, deploy, format_bytes
-from mlsysim.inference.equations import (
-    cache_readings,
-    decode_batch_crossover,
-    decode_bytes,
-    experts_hit,
-    host_overhead,
-    inter_token_latency,
-    layer_starts,
-    prefill_flops,
-    quantised_bits,
-    request_latency,
-    switched_all_reduce,
-    time_to_first_token,
-    unpack_time,
-)
-from mlsysim.inference.shares import efficiencies_of
-from mlsysim.inference.solver import Generation, Pass, decode_step, generate, prefill
-from mlsysim.inference.techniques import (
-    chunked_prefill_bytes,
-    kv_transfer_time,
-    prefill_replicas,
-    speculative_speedup,
-    speculative_tokens,
-)
-from mlsysim.inference.work import BOUND, Efficiencies, Machine, Split, Terms, Work, pass_cost
+from typing import TYPE_CHECKING
+
+from mlsysim._lazy import lazily
+
+if TYPE_CHECKING:
+    from mlsysim.inference.context import (
+        chunk_work,
+        compressed_reading,
+        context_crossover,
+        context_reading,
+        context_work,
+        hybrid_gain,
+    )
+    from mlsysim.inference.counting import work_of
+    from mlsysim.inference.deployment import FORMATS, Deployment, deploy, format_bytes
+    from mlsysim.inference.equations import (
+        cache_readings,
+        decode_batch_crossover,
+        decode_bytes,
+        experts_hit,
+        host_overhead,
+        inter_token_latency,
+        layer_starts,
+        prefill_flops,
+        quantised_bits,
+        request_latency,
+        switched_all_reduce,
+        time_to_first_token,
+        unpack_time,
+    )
+    from mlsysim.inference.shares import efficiencies_of
+    from mlsysim.inference.solver import Generation, Pass, decode_step, generate, prefill
+    from mlsysim.inference.techniques import (
+        chunked_prefill_bytes,
+        fading_tokens,
+        kv_transfer_time,
+        prefill_replicas,
+        speculative_speedup,
+        speculative_tokens,
+    )
+    from mlsysim.inference.work import BOUND, Efficiencies, Machine, Split, Terms, Work, pass_cost
 
 __all__ = [
     "BOUND",
@@ -63,6 +69,7 @@ __all__ = [
     "deploy",
     "efficiencies_of",
     "experts_hit",
+    "fading_tokens",
     "format_bytes",
     "generate",
     "host_overhead",
@@ -83,7 +90,4 @@ __all__ = [
     "unpack_time",
     "work_of",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__)

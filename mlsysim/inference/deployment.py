@@ -20,7 +20,7 @@ from mlsysim.inference.wiring import CAPTURED, CARDS, Plans, tensor_plans
 from mlsysim.inference.work import Efficiencies, Machine, Split, Work
 from mlsysim.intervals import Recentred
 from mlsysim.memory import ServerMemory
-from mlsysim.memory.quantised import stored_parts
+from mlsysim.memory.quantised import default_precision, served_formats, stored_parts
 from mlsysim.parallelism import Plan, placement
 from mlsysim.results import CALLER, Explanation, Input, Result, format_rows
 from mlsysim.transformer import parameter_count
@@ -274,7 +274,7 @@ def deploy(
     pp: int = 1,
     dp: int = 1,
     ep: int = 1,
-    precision: str = "bf16",
+    precision: str | None = None,
     weights: str | None = None,
     experts: str | None = None,
     head: str | None = None,
@@ -299,8 +299,9 @@ def deploy(
         Tensor-, pipeline- and data-parallel degree of one replica; dp splits the batch (and shares the experts).
     ep : int
         Devices that share the experts, made of tensor- and data-parallel ranks: it must divide tp x dp.
-    precision : str
-        Of the matrix products; the device must list a dense peak for it. Attention and messages stay 16-bit.
+    precision : str, optional
+        Of the matrix products; the device must list a dense peak for it. Attention and messages stay 16-bit. Without it, and without
+        ``weights`` and ``experts``, both are as the checkpoint is served on the device, as :func:`mlsysim.serve` has them.
     weights, experts, head, kv : str
         Number formats as stored, from ``FORMATS``. Weights are in ``precision`` unless given; weight-only
         quantisation has for example ``precision="bf16", weights="int4-g128"``. One name means what published checkpoints
@@ -309,9 +310,10 @@ def deploy(
         given, ``weights`` is that of all else in the layers.
     efficiencies : Efficiencies or str
         What software reaches: ``calibrated`` (default), ``datasheet``, ``bound`` (see ``mlsysim.efficiencies``), or your own.
-    intra_bandwidth, inter_bandwidth, domain : float, float, int, optional
-        Link inside a scale-up domain, link between domains (per device, one way, byte/s), devices of a domain. From
-        the catalogue unless given; the second is needed as soon as the replica leaves one domain. Cards without a
+    intra_bandwidth, inter_bandwidth : float, byte/s, (0, inf), optional
+        Link inside a scale-up domain, and between domains, per device and one way.
+    domain : int, optional
+        Devices of a scale-up domain. It and the links are from the catalogue unless given; the second is needed as soon as the replica leaves one domain. Cards without a
         scale-up link, or joined in pairs, have their link to the host, where the catalogue knows it. All-reduces over
         such links and between domains take the protocols of the library that runs there (:func:`communication.library_time`).
     interleaved : int
@@ -336,6 +338,12 @@ def deploy(
     8
     """
     m, machines = catalog.model(model), catalog.where(device)
+    if precision is None:
+        if weights is None and experts is None:
+            usual = served_formats(m, machines.device)
+            precision, weights, experts = usual.precision, usual.weights, usual.experts
+        else:
+            precision = default_precision(machines.device)
     given = (tp, pp, dp, ep, precision, weights, experts, head, kv, efficiencies)
     more = (intra_bandwidth, inter_bandwidth, domain, interleaved, block_tokens, dispatcher)
     if machines.cluster is not None or server or is_tracing() or any(type(x) not in _PLAIN for x in (*given, *more)):

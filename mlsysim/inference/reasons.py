@@ -41,11 +41,16 @@ def reasons(d: Deployment) -> tuple[Any, Any, Any, Any]:
     )
 
 
+def traced_pace(d: Deployment) -> Any:
+    """The pace of one's own runs; 1 without any."""
+    return (
+        1.0 if d.own is None else given(d.pace, "time over that without your runs", "1", "eq-run-weight of your runs")
+    )
+
+
 def traced_pass(d: Deployment, batch: Any, new: Any, cached_len: Any, decode: float, name: str) -> Any:
     """The time of a pass with all that is behind it; its terms have their names."""
-    terms = pass_cost(*reasons(d), batch, new, cached_len, decode).terms
-    if d.own is not None:
-        terms = terms.scaled(given(d.pace, "time over that without your runs", "1", "eq-run-weight of your runs"))
+    terms = pass_cost(*reasons(d), batch, new, cached_len, decode).terms.scaled(traced_pace(d))
     for term, value in vars(terms).items():
         called(value, f"{name}: {term.replace('_', ' ')}")
     return called(terms.time, name, apart=True)

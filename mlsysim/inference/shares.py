@@ -1,7 +1,7 @@
 """Efficiencies of a forward pass: calibrated, from the datasheet, or the bound, for any device and any way to launch."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
@@ -67,6 +67,36 @@ def vector_rate(device: Device | None, half_peak: Num, line: Sequence[str]) -> N
     return half_peak * kernel_shares(line).values["vector"]
 
 
+def _without_constants(
+    line: Sequence[str], server: Server, started: Num, between: Num, known: dict[str, Any]
+) -> Efficiencies:
+    """The datasheet's rates times what others' benchmarks reach."""
+    generation = next((name for name in line if name in ("Ampere", "Hopper")), "")
+    share, stream = measured_share("gemm", generation), measured_share("memory", generation)
+    source = "measured products, STREAM and links, counted traffic and launches"
+    eager = {"launch_time": started, "step_overhead": between} if server.decode == "eager" else {}
+    prompts = {"prompt_launch_time": started} if server.prompts == "eager" else {}
+    return Efficiencies(
+        DATASHEET, source, gemm=share, attention=share, latent=share, memory=stream, cache=stream,
+        grouped=share, grouped_memory=stream, latent_cache=stream, **known, **eager, **prompts
+    )  # fmt: skip
+
+
+def _products(own: Mapping[str, Num], k: Mapping[str, Num], server: Server, peak: Num, half_peak: Num) -> Num:
+    """The share of the peak that products reach: fitted on runs of the family, else that of their kernels in the format."""
+    narrow = k.get("products_4", k["products_8"]) if peak > 3.0 * half_peak else k["products_8"]
+    gemm = own.get("products", narrow if peak > 1.5 * half_peak else k["products_16"])
+    if server.prompt_rate:
+        gemm = min(gemm, server.prompt_rate / peak)
+    return gemm
+
+
+def _stream(server: Server, streamed: Num, shared_memory: bool, bandwidth: Num) -> Num:
+    """The share of the bandwidth with which weights are read; some servers read whole rows at a rate of their own."""
+    memory = (not shared_memory and server.stream) or streamed
+    return min(memory, server.row_bandwidth / bandwidth) if server.row_bandwidth else memory
+
+
 def from_constants(
     peak: Num,
     half_peak: Num,
@@ -101,38 +131,23 @@ def from_constants(
     """
     started = server.launches * _EAGER_LAUNCH
     between = _EAGER_STEP if server.scheduler else 0.0
-    eager = {"launch_time": started, "step_overhead": between} if server.decode == "eager" else {}
     sourced: dict[str, Any] = {"elementwise": PASSES, "replicated": 0.0 if sharded else REPLICATED, "link": LINK}
     if not constants:
-        generation = next((name for name in line if name in ("Ampere", "Hopper")), "")
-        share, stream = measured_share("gemm", generation), measured_share("memory", generation)
-        source = "measured products, STREAM and links, counted traffic and launches"
-        prompts = {"prompt_launch_time": started} if server.prompts == "eager" else {}
-        return Efficiencies(
-            DATASHEET, source, gemm=share, attention=share, latent=share, memory=stream, cache=stream,
-            grouped=share, grouped_memory=stream, latent_cache=stream, **sourced, **eager, **prompts
-        )  # fmt: skip
+        return _without_constants(line, server, started, between, sourced)
     shares = kernel_shares(line, traced)
     k, software = dict(shares.values), constants["software"]
     family = pooled({name: v for name, v in constants.items() if name not in _SOFTWARE}, line)
     own = family.values if family is not None else {}
-    streamed = server.stream or k["memory"]
-    memory = k.get("shared_memory", constants["shared memory"]["memory"]) if shared_memory else streamed
-    if server.row_bandwidth:
-        memory = min(memory, server.row_bandwidth / bandwidth)
+    streamed = k.get("shared_memory", constants["shared memory"]["memory"]) if shared_memory else k["memory"]
+    memory = _stream(server, streamed, shared_memory, bandwidth)
     whole = own.get("layer_overhead", server.kernels * k["start"])  # of all kernels of a layer together
     launches = {"eager": started, "launched": software["launch_time"]}
-    hosted = server.decode in ("eager", "launched")
     whose = "" if shares.own else f"; {shares.describe('no kernel timed on')}"
     named = "" if server.known else f"; a server that the table does not have, {server.decode} as its name says"
-    narrow = k.get("products_4", k["products_8"]) if peak > 3.0 * half_peak else k["products_8"]
-    gemm = own.get("products", narrow if peak > 1.5 * half_peak else k["products_16"])
-    if server.prompt_rate:
-        gemm = min(gemm, server.prompt_rate / peak)
     return Efficiencies(
         name=CALIBRATED,
         source=f"kernels as measured alone, software {fitted_to('inference')}{whose}{named}",
-        gemm=gemm,
+        gemm=(gemm := _products(own, k, server, peak, half_peak)),
         grouped=min(gemm, k["grouped"]),
         grouped_memory=memory if shared_memory else min(memory, k["grouped_memory"]),
         latent_cache=memory if shared_memory else k["latent_memory"],
@@ -142,7 +157,7 @@ def from_constants(
         latent=k["latent"],
         memory=memory,
         cache=memory if shared_memory else k["cache"],
-        link_latency=software["library_latency" if hosted else "link_latency"],
+        link_latency=software["library_latency" if server.decode in launches else "link_latency"],
         network_start=(traced_constants if traced else shipped)("collective")["call"]["startup_s"],
         short_link=software["short_link"],
         switch_time=software["switch_time"],

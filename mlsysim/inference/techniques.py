@@ -3,6 +3,8 @@
 from mlsysim._numeric import Num, maximum, where
 from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
+_LONGEST_DRAFT = 64  # guesses of a pass
+
 
 @equation(
     "eq-chunked-prefill",
@@ -77,6 +79,43 @@ def _run(acceptance: Num, draft_len: Num) -> Num:
     """Terms of the geometric sum 1 + alpha + ... + alpha^gamma, added up; its limit where alpha is 1."""
     missed = where(acceptance < 1, 1 - acceptance, 1.0)
     return (1 - acceptance ** (draft_len + 1)) / missed + where(acceptance < 1, 0.0, draft_len + 1.0)
+
+
+@equation(
+    "eq-fading-tokens",
+    formula="1 + fading_run(acceptance, fading, draft_len)",
+    domain={"acceptance": "[0, 1]", "fading": "[0, 1]", "draft_len": "[0, 64] whole"},
+)
+def fading_tokens(acceptance: Num, fading: Num, draft_len: Num) -> Num:
+    """Expected tokens of one pass of the target model when each guess is less likely right than the one before it.
+
+    Formula: E = 1 + sum_(k=1)^gamma alpha^k rho^(k (k - 1) / 2).
+
+    Parameters
+    ----------
+    acceptance : float or array, 1
+        Probability alpha that the first guess is accepted.
+    fading : float or array, 1
+        Factor rho from the chance of one position, if all before it were accepted, to that of the next; 1 gives eq-speculative-tokens.
+    draft_len : float or array, 1
+        Guesses gamma per pass, a whole number.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: a chain of guesses, not a tree; the same factor at every position.
+
+    >>> fading_tokens(0.5, 1.0, 2), fading_tokens(0.8, 0.5, 2)
+    (1.75, 2.12)
+
+    Source: vllm2026acceptance, expected_acceptance_lengths_per_pos; chances by position are printed there, the factor is ours.
+    """
+    total, chance, run = 1.0, acceptance, 1.0
+    for position in range(1, _LONGEST_DRAFT + 1):
+        run = run * where(position <= draft_len, chance, 0.0)
+        total, chance = total + run, chance * fading
+    return total
 
 
 @equation(

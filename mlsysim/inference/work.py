@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlsysim import collectives, roofline
-from mlsysim._numeric import Num, is_array, log, maximum, minimum, where
+from mlsysim._numeric import Num, is_array, maximum, minimum, where
 from mlsysim.efficiencies import name_custom
-from mlsysim.experts import uneven_experts_hit
+from mlsysim.experts import fullest_device, uneven_experts_hit
 from mlsysim.inference.equations import cache_readings, experts_hit, host_overhead, layer_starts, switched_all_reduce
 from mlsysim.kernels import softmax_share
 from mlsysim.results import Result, Timed
@@ -291,17 +291,6 @@ def _met(experts: Num, top_k: Num, tokens: Num, routing_cv2: Num) -> Num:
     return where(chosen > 0, maximum(top_k, skewed), even)
 
 
-def _busiest(devices: Num, experts: Num, routing_cv2: Num) -> Num:
-    """Load of the busiest of the devices that share the experts, over the mean: the largest of so many normal draws.
-
-    A device's load is the mean popularity of its experts, whose squared variation is ``routing_cv2`` over their number.
-    """
-    if not is_array(routing_cv2) and not routing_cv2:
-        return 1.0
-    shared = maximum(1.0, devices)
-    return 1.0 + (2.0 * log(shared) * routing_cv2 * minimum(1.0, shared / experts)) ** 0.5
-
-
 @dataclass(frozen=True)
 class _Rank:
     """What one micro-batch asks of one tensor-parallel rank: every kernel of a pass but attention, and the messages."""
@@ -361,7 +350,10 @@ class _Rank:
         # the tokens of all replicas that share one set of experts
         shards = s.ep * minimum(s.tp, s.tp * s.dp / s.ep)
         pool = tokens * s.dp * minimum(1.0, s.ep / s.dp)
-        busiest = _busiest(s.ep, maximum(1.0, w.n_experts), e.routing_cv2)
+        shared = maximum(1.0, s.ep)
+        busiest = fullest_device(
+            shared, maximum(shared, w.n_experts), e.routing_cv2
+        )  # chance is in the fitted variation
         hit = _met(maximum(1.0, w.n_experts), w.top_k, pool * busiest, e.routing_cv2)
         rows = maximum(1.0, pool * busiest * w.top_k / maximum(hit, 1.0))  # of a busy expert
         filled = rows / (rows + minimum(rows, e.tile / 2.0))

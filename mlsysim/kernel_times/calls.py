@@ -18,7 +18,7 @@ from mlsysim.kernels import (
     tile_padding,
     wave_share,
 )
-from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, plain, share
+from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, share
 from mlsysim.roofline import compute_time, effective_bandwidth, memory_time
 
 __all__ = [
@@ -47,6 +47,10 @@ def __dir__() -> list[str]:
 @dataclass(frozen=True)
 class CallTime(Result):
     """What :func:`product_time` and :func:`attention_time` return; SI units, floats or arrays."""
+
+    NUMBERS = (
+        "what time_s bound flops bytes busy compute_time_s memory_time_s chain_time_s unhidden_time_s startup_time_s"
+    )
 
     what: str
     time: Num
@@ -96,23 +100,6 @@ class CallTime(Result):
     def explain(self) -> Explanation:
         """Every term with its equation, the numbers in it, and the source of each input."""
         return Explanation(title=self.summary()[0], terms=self.terms, inputs=self.inputs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found: dict[str, Any] = {
-            "what": self.what,
-            "time_s": self.time,
-            "bound": self.bound,
-            "flops": self.flops,
-            "bytes": self.bytes,
-            "busy": self.busy,
-            "compute_time_s": self.compute_time,
-            "memory_time_s": self.memory_time,
-            "chain_time_s": self.chain_time,
-            "unhidden_time_s": self.unhidden_time,
-            "startup_time_s": self.startup_time,
-        }
-        return dict(plain(found))
 
 
 @dataclass(frozen=True)
@@ -419,28 +406,10 @@ def attention_time(
         padded = tile_padding(rows, row_tile)
         multiplied = kv_heads * padded / q_len
         told = (Term("rows of a key in tiles", padded, "eq-tile-padding", {"size": rows, "tile": row_tile}),)
-    work = {
-        "batch": batch,
-        "heads": multiplied,
-        "q_len": q_len,
-        "cached_len": cached_len,
-        "qk_dim": qk_dim,
-        "v_dim": v_dim,
-        "causal": causal,
-        "mask_tile": mask_tile,
-    }
-    read = {
-        "batch": batch,
-        "heads": heads,
-        "q_len": q_len,
-        "kv_len": q_len + cached_len,
-        "qk_dim": qk_dim,
-        "v_dim": v_dim,
-        "kv_heads": kv_heads,
-        "kv_width": kv_width,
-        "element_bytes": element_bytes,
-        "kv_element_bytes": kv_element_bytes,
-    }
+    shape = {"batch": batch, "heads": heads, "q_len": q_len, "qk_dim": qk_dim, "v_dim": v_dim}
+    work = shape | {"heads": multiplied, "cached_len": cached_len, "causal": causal, "mask_tile": mask_tile}
+    read = shape | {"kv_len": q_len + cached_len, "kv_heads": kv_heads, "kv_width": kv_width}
+    read |= {"element_bytes": element_bytes, "kv_element_bytes": kv_element_bytes}
     flops, moved = attention_kernel_flops(**work), attention_kernel_bytes(**read)
     terms = [
         *told,

@@ -1,64 +1,81 @@
 """Memory: model state and its sharding, activations, key-value cache, checkpoints, what a server holds, whether it all fits."""
 
-from mlsysim.memory.activations import (
-    LOGIT_BYTES,
-    activation_memory,
-    activation_memory_full,
-    activation_memory_matmuls,
-    activation_memory_pipeline,
-    activation_memory_selective,
-    activation_memory_sp,
-    activation_memory_tp,
-    block_activations,
-    output_activations,
-    stored_activations,
-)
-from mlsysim.memory.cache import kv_cache, kv_cache_compressed, kv_cache_mla, kv_cache_paged, kv_cache_window
-from mlsysim.memory.fit import (
-    COUNTED_SHARE,
-    GATHERED,
-    LEFT_OUT,
-    MODULES,
-    RECOMPUTE,
-    SHARDINGS,
-    ModelState,
-    TrainingMemory,
-    keeps_gathered,
-    kv_cache_of,
-    model_state_memory,
-    peak_memory,
-    state_of,
-    token_cache,
-    training_memory,
-)
-from mlsysim.memory.formats import SCALINGS, Scaling, scaled_bytes
-from mlsysim.memory.grids import GRIDS, float_snr, grid_spacing
-from mlsysim.memory.recurrent import recurrent_state
-from mlsysim.memory.server import activation_reserve, server_pool, server_tokens, server_weights, static_workspace
-from mlsysim.memory.serving import (
-    ENGINES,
-    RELEASE,
-    ServerMemory,
-    ServerRelease,
-    checkpoint,
-    release,
-    server_limits,
-    server_memory,
-)
-from mlsysim.memory.states import (
-    OPTIMIZERS,
-    RECIPES,
-    Moments,
-    Recipe,
-    checkpoint_bytes,
-    gathered_units,
-    hsdp,
-    recipe,
-    training_state,
-    zero_1,
-    zero_2,
-    zero_3,
-)
+from typing import TYPE_CHECKING
+
+from mlsysim._lazy import lazily
+
+if TYPE_CHECKING:
+    from mlsysim.memory.activations import (
+        LOGIT_BYTES,
+        activation_memory,
+        activation_memory_full,
+        activation_memory_matmuls,
+        activation_memory_pipeline,
+        activation_memory_selective,
+        activation_memory_sp,
+        activation_memory_tp,
+        block_activations,
+        output_activations,
+        stored_activations,
+    )
+    from mlsysim.memory.cache import (
+        kv_cache,
+        kv_cache_compressed,
+        kv_cache_mla,
+        kv_cache_paged,
+        kv_cache_window,
+    )
+    from mlsysim.memory.fit import (
+        COUNTED_SHARE,
+        GATHERED,
+        LEFT_OUT,
+        MODULES,
+        RECOMPUTE,
+        SHARDINGS,
+        ModelState,
+        TrainingMemory,
+        keeps_gathered,
+        kv_cache_of,
+        model_state_memory,
+        peak_memory,
+        state_of,
+        token_cache,
+        training_memory,
+    )
+    from mlsysim.memory.formats import SCALINGS, Scaling, narrow_cache_context, scaled_bytes
+    from mlsysim.memory.grids import GRIDS, float_snr, grid_spacing
+    from mlsysim.memory.recurrent import recurrent_state
+    from mlsysim.memory.server import (
+        activation_reserve,
+        server_pool,
+        server_tokens,
+        server_weights,
+        static_workspace,
+    )
+    from mlsysim.memory.serving import (
+        ENGINES,
+        RELEASE,
+        ServerMemory,
+        ServerRelease,
+        checkpoint,
+        release,
+        server_limits,
+        server_memory,
+    )
+    from mlsysim.memory.states import (
+        OPTIMIZERS,
+        RECIPES,
+        Moments,
+        Recipe,
+        checkpoint_bytes,
+        gathered_units,
+        hsdp,
+        recipe,
+        training_state,
+        zero_1,
+        zero_2,
+        zero_3,
+    )
 
 __all__ = [
     "COUNTED_SHARE",
@@ -104,6 +121,7 @@ __all__ = [
     "kv_cache_paged",
     "kv_cache_window",
     "model_state_memory",
+    "narrow_cache_context",
     "output_activations",
     "peak_memory",
     "recipe",
@@ -125,7 +143,4 @@ __all__ = [
     "zero_2",
     "zero_3",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__)

@@ -112,6 +112,11 @@ def _state_term(name: str, group: str, parameters: Num, r: Recipe, sharding: str
 class ModelState(Result):
     """What :func:`model_state_memory` returns; bytes on one device."""
 
+    NUMBERS = (
+        "parameters recipe=recipe.name bytes_per_parameter=recipe.bytes_per_parameter sharding ranks replicas "
+        "weights_bytes gradients_bytes optimizer_bytes total_bytes"
+    )
+
     parameters: Num
     recipe: Recipe
     sharding: str
@@ -170,22 +175,6 @@ class ModelState(Result):
             ),
             notes=("Activations and gathered units come on top.",),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found: dict[str, Any] = {
-            "parameters": self.parameters,
-            "recipe": self.recipe.name,
-            "bytes_per_parameter": self.recipe.bytes_per_parameter,
-            "sharding": self.sharding,
-            "ranks": self.ranks,
-            "replicas": self.replicas,
-            "weights_bytes": self.weights,
-            "gradients_bytes": self.gradients,
-            "optimizer_bytes": self.optimizer,
-            "total_bytes": self.total,
-        }
-        return dict(plain(found))
 
 
 @widening
@@ -268,7 +257,8 @@ def kv_cache_of(model: Model | str, batch: Num, tokens: Num, element_bytes: Num 
         if core.ratio:
             total = total + kv_cache_compressed(layers, batch, tokens, core.window, core.ratio, core.cached, 0.0, size)
         elif core.latent_v:
-            total = total + kv_cache_mla(layers, batch, tokens, core.latent_v, core.rope_dim, size)
+            met = minimum(tokens, core.window) if core.window else tokens
+            total = total + kv_cache_mla(layers, batch, met, core.latent_v, core.rope_dim, size)
         elif core.window:
             total = total + kv_cache_window(0, layers, core.window, batch, tokens, core.kv_heads, mean, size)
         else:
@@ -682,7 +672,7 @@ def training_memory(
         kept in one, where each micro-batch would gather again.
     schedule : str
         Order of the pipeline: 1f1b; zb-h1, zb-v (as many micro-batches in flight on every device as there are stages);
-        dualpipe (one more, and two stages on every device).
+        dualpipe (one more, and two stages on every device); dualpipe-v (half of one more, and a stage in two chunks).
     recompute_layers : int, optional
         Only with full: so many layers of a stage; all of them when not given.
     recompute_modules : tuple of str
@@ -975,7 +965,7 @@ class _Stages:
             "virtual_stages": self.virtual_stages,
             "micro_batches": self.micro_batches,
             "position": 1 if last and self.schedule == "1f1b" else 0,
-            "extra": 1 if self.both_ends else 0,
+            "extra": {"dualpipe": 1, "dualpipe-v": 0.5}.get(self.schedule, 0),
         }
         if self.offload in ("activations", "both"):  # those of one micro-batch at a time
             pipeline |= {"micro_batches": self.virtual_stages * 0 + 1, "extra": 0}

@@ -37,6 +37,43 @@ def scaled_bytes(element_bytes: Num, scale_bytes: Num, block: Num) -> Num:
     return element_bytes + scale_bytes / block
 
 
+@equation(
+    "eq-narrow-cache",
+    formula="overhead * bandwidth / (batch * (wide_bytes - narrow_bytes))",
+    relations=("narrow_bytes < wide_bytes",),
+)
+def narrow_cache_context(overhead: Num, bandwidth: Num, wide_bytes: Num, narrow_bytes: Num, batch: Num = 1.0) -> Num:
+    """Context from which a cache in few bits makes a decode step shorter, in spite of what its handling adds.
+
+    Formula: s* = t_o BW / (b (kappa - kappa_q)).
+
+    Parameters
+    ----------
+    overhead : float or array, s
+        What a step takes more, t_o: queries, new keys and values are cast, numbers are unpacked.
+    bandwidth : float or array, byte/s
+        Of the memory, BW.
+    wide_bytes : float or array, byte
+        Cache of one token over all layers in the wide format, kappa.
+    narrow_bytes : float or array, byte
+        The same in the narrow one, with its scale factors, kappa_q.
+    batch : float or array, 1
+        Sequences b of a step, all of that context.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: attention waits for the reading of the cache in both formats; the overhead does not grow with the context.
+
+    >>> narrow_cache_context(overhead=1e-4, bandwidth=2e12, wide_bytes=131072.0, narrow_bytes=31072.0, batch=2)
+    1000.0
+
+    Source: vllm2026fp8kv, Performance Benchmarking, where both lines and their crossing are measured; derived in the chapter.
+    """
+    return overhead * bandwidth / (batch * (wide_bytes - narrow_bytes))
+
+
 @dataclass(frozen=True)
 class Scaling:
     """One way to run products below 16 bits, and who describes it."""

@@ -4,11 +4,12 @@ One rule for every place that takes a format by one name: deployments, fronts, s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from mlsysim import units
+from mlsysim.catalog import Device, Model
 from mlsysim.catalog.sourced import shipped
 from mlsysim.errors import InputError
 from mlsysim.results import Result
@@ -110,3 +111,46 @@ def _recipe(name: str, raw: Mapping[str, Any], file: str) -> PublishedRecipe:
             raise InputError(f"{file}: {name}: narrow has {part!r}, which is none of {', '.join(PARTS)}")
     size = units.parse(raw["size"], "byte", f"{file}: {name}, size") if "size" in raw else None
     return PublishedRecipe(name, raw["model"], raw["weights"], tuple(raw["narrow"]), raw["source"], raw["where"], size)
+
+
+@dataclass(frozen=True)
+class Formats:
+    """Number formats of products, of matrices as stored, of experts and of embedding and head where theirs are others, and of the cache."""
+
+    precision: str
+    weights: str | None = None
+    experts: str | None = None
+    head: str | None = field(default=None, kw_only=True)
+    kv: str = field(default="bf16", kw_only=True)
+
+
+# Checkpoints in four bits whose products are in 16: of a mixture the experts alone, of others all matrices.
+_EXPERTS = ("mxfp4", "int4-sym-g32")
+_DENSE = {"mxfp4": "mxfp4", "int4": "int4-g128", "int8": "int8", "nvfp4": "nvfp4"}
+
+
+def served_formats(model: Model, device: Device) -> Formats:
+    """In which formats a checkpoint is served on a device.
+
+    >>> from mlsysim import catalog
+    >>> served_formats(catalog.model("gpt-oss-120B"), catalog.device("B200")).precision
+    'fp4'
+    """
+    stored, wide = model.stored, default_precision(device)
+    if model.stored_experts:
+        rest = served_formats(replace(model, stored_experts=""), device)
+        return replace(rest, weights=rest.weights or rest.precision, experts=model.stored_experts)
+    if stored.startswith("fp8"):
+        return Formats("fp8") if device.has("peak_flops.fp8") else Formats(wide, "fp8")
+    if device.has("peak_flops.fp4") and (stored == "nvfp4" or (stored == "mxfp4" and model.is_moe)):
+        return Formats("fp4", stored)
+    if model.is_moe and stored in _EXPERTS:
+        return Formats(wide, WIDE, stored)
+    if stored in _DENSE:
+        return Formats(wide, _DENSE[stored])
+    return Formats(wide, WIDE) if wide == "fp32" else Formats(wide)
+
+
+def default_precision(device: Device) -> str:
+    """bf16 where the device has it, else the widest of 16 bits or fewer that it lists."""
+    return next((p for p in (WIDE, "fp16", "fp8", "int8", "fp32") if device.has(f"peak_flops.{p}")), WIDE)

@@ -742,6 +742,8 @@ def server_memory(
         if value is not None:
             _whole(option, value)
     _check_split(m, gpu_memory_utilization, tp, pp, ep)
+    if weights is None and stored == m.stored:
+        experts = experts or m.stored_experts or None
     f = _Formats.of(m, weights, stored, experts, head, dtype, kv)
     tokens, sequences = _step_limits(d, max_num_batched_tokens, max_num_seqs)
     runtime_bytes = found.runtime(tp, pp) if runtime is None else runtime

@@ -37,8 +37,10 @@ class Task:
 
 
 @dataclass(frozen=True)
-class RankTime:
+class RankTime(Result):
     """One rank: seconds of each stream, of both at once, of communication alone, and of neither until the end of all."""
+
+    NUMBERS = "rank compute_s comm_s=communication overlap_s exposed_comm_s=exposed idle_s"
 
     rank: int
     compute: float
@@ -58,6 +60,8 @@ class StreamSchedule(Result):
 
     For every rank compute + exposed + idle is the time.
     """
+
+    NUMBERS = "compute_s comm_s=communication overlap_s exposed_comm_s=exposed total_s=time ranks"
 
     time: float
     starts: dict[str, float]
@@ -131,27 +135,6 @@ class StreamSchedule(Result):
             (table(("Rank", "Compute", "Communication", "Overlap", "Exposed", "Idle"), rows),),
             [f"and {left} more ranks"] * bool(left) + ["on every rank compute + exposed + idle = time"],
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        return {
-            "compute_s": self.compute,
-            "comm_s": self.communication,
-            "overlap_s": self.overlap,
-            "exposed_comm_s": self.exposed,
-            "total_s": self.time,
-            "ranks": [
-                {
-                    "rank": r.rank,
-                    "compute_s": r.compute,
-                    "comm_s": r.communication,
-                    "overlap_s": r.overlap,
-                    "exposed_comm_s": r.exposed,
-                    "idle_s": r.idle,
-                }
-                for r in self.ranks
-            ],
-        }
 
 
 def schedule(tasks: Iterable[Task]) -> StreamSchedule:

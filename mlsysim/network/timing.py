@@ -28,6 +28,8 @@ _POSITIVE, _NON_NEGATIVE = Domain.of(POSITIVE), Domain.of(NON_NEGATIVE)
 class PhaseTime(Result):
     """One phase: a collective on one dimension, from the first chunk that starts it to the last that ends it."""
 
+    NUMBERS = "op algorithm dimension bytes sent_bytes start_s end_s"
+
     op: str
     algorithm: str
     dimension: str
@@ -40,6 +42,12 @@ class PhaseTime(Result):
 @dataclass(frozen=True)
 class NetworkTime(Result):
     """What :func:`collective_time` returns; SI units."""
+
+    NUMBERS = (
+        "op topology=topology.name ranks=topology.ranks algorithms bytes bandwidth_bytes_per_s latency_s splits active_chunks "
+        "endpoint_delay_s memory_bandwidth_bytes_per_s optimization congestion compat phases "
+        "sent_bytes_per_rank=traffic link_busy_s least_time_s time_s"
+    )
 
     op: str
     topology: Topology
@@ -159,41 +167,6 @@ class NetworkTime(Result):
         if self.link_busy is None:
             return ["not counted"] * len(self.traffic)
         return [units.percent(busy / self.time, signed=False) if self.time else "0 %" for busy in self.link_busy]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        return {
-            "op": self.op,
-            "topology": str(self.topology),
-            "ranks": self.topology.ranks,
-            "algorithms": list(self.algorithms),
-            "bytes": self.bytes,
-            "bandwidth_bytes_per_s": list(self.bandwidth),
-            "latency_s": list(self.latency),
-            "splits": self.splits,
-            "active_chunks": self.active_chunks,
-            "endpoint_delay_s": self.endpoint_delay,
-            "memory_bandwidth_bytes_per_s": self.memory_bandwidth,
-            "optimization": self.optimization,
-            "congestion": self.congestion,
-            "compat": self.compat,
-            "phases": [
-                {
-                    "op": p.op,
-                    "algorithm": p.algorithm,
-                    "dimension": p.dimension,
-                    "bytes": p.bytes,
-                    "sent_bytes": p.sent,
-                    "start_s": p.start,
-                    "end_s": p.end,
-                }
-                for p in self.phases
-            ],
-            "sent_bytes_per_rank": list(self.traffic),
-            "link_busy_s": None if self.link_busy is None else list(self.link_busy),
-            "least_time_s": self.least_time,
-            "time_s": self.time,
-        }
 
 
 def per_dimension(name: str, values: Any, topology: Topology) -> tuple[Any, ...]:

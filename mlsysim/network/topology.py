@@ -421,8 +421,13 @@ class Topology:
         ends = zip(self.address(source), self.address(destination), self.dimensions, strict=True)
         return sum(d.hops(a, b) for a, b, d in ends)
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """Its text, as :func:`parse` reads it."""
         return "x".join(map(str, self.dimensions))
+
+    def __str__(self) -> str:
+        return self.name
 
 
 def parse(text: str | Topology) -> Topology:

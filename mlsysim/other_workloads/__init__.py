@@ -7,6 +7,7 @@ one of those models.
 from mlsysim.catalog.other_models import diffusion_unet
 from mlsysim.other_workloads.equations import (
     attention_parity,
+    clip_tokens,
     denoising_flops,
     denoising_time,
     gathered_bytes,
@@ -20,6 +21,7 @@ __all__ = [
     "Phase",
     "PhasedTime",
     "attention_parity",
+    "clip_tokens",
     "denoising_flops",
     "denoising_time",
     "diffusion_image",

@@ -1,7 +1,7 @@
-"""Workloads other than language models: images as patches, diffusion in many passes, embedding look-ups in large tables."""
+"""Workloads other than language models: images and videos as patches, diffusion in many passes, embedding look-ups in large tables."""
 
 from mlsysim._numeric import Num, maximum
-from mlsysim.equations import COUNT, FRACTION, POSITIVE, equation
+from mlsysim.equations import AT_LEAST_ONE, COUNT, FRACTION, POSITIVE, equation
 
 
 @equation(
@@ -37,6 +37,47 @@ def patch_tokens(height: Num, width: Num, patch: Num, downscale: Num = 1.0, extr
     Source: dosovitskiy2021vit, sec. 3.1; for latents peebles2023dit.
     """
     return (height / (downscale * patch)) * (width / (downscale * patch)) + extra_tokens
+
+
+@equation(
+    "eq-clip-tokens",
+    formula="(1 + (frames - 1) / stride) * (height / (downscale * patch)) * (width / (downscale * patch)) + extra_tokens",
+    domain={"frames": AT_LEAST_ONE, "stride": AT_LEAST_ONE, "patch": POSITIVE, "downscale": POSITIVE},
+)
+def clip_tokens(
+    frames: Num, height: Num, width: Num, patch: Num, downscale: Num = 8.0, stride: Num = 4.0, extra_tokens: Num = 0.0
+) -> Num:
+    """Tokens that a transformer makes of a video: the first frame's patches, and as many for every few frames after it.
+
+    Formula: n = (1 + (F - 1) / d_t) x H / (d p) x W / (d p) + n_x.
+
+    Parameters
+    ----------
+    frames : float or array, 1
+        Frames F of the clip.
+    height, width : float or array, 1
+        Sides H and W of a frame, in pixels.
+    patch : float or array, 1
+        Side p of a patch, in cells of the latent.
+    downscale : float or array, 1
+        Pixels d along a side of a cell of the latent.
+    stride : float or array, 1
+        Frames d_t after the first that share a layer of the latent.
+    extra_tokens : float or array, 1
+        Tokens n_x that are no patches: the prompt.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: a causal autoencoder, which keeps the first frame to itself; patches of one layer of the latent, without a rest.
+
+    >>> clip_tokens(81, 720, 1280, 2), clip_tokens(1, 512, 512, 2)
+    (75600.0, 1024.0)
+
+    Source: kong2024hunyuanvideo, README, 3D VAE, and hyvideo/config.py, --video-length, which is one frame more than a multiple.
+    """
+    return (1 + (frames - 1) / stride) * patch_tokens(height, width, patch, downscale) + extra_tokens
 
 
 @equation(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlsysim import catalog, collectives
 from mlsysim.catalog import Convnet, Device
@@ -18,7 +18,6 @@ from mlsysim.results import (
     fit_note,
     format_rows,
     format_value,
-    plain,
     share,
     top_shares,
 )
@@ -63,6 +62,10 @@ class Phase(Result):
 @dataclass(frozen=True)
 class PhasedTime(Result):
     """What the three solvers of this room return: phases one after the other, on one device of those that take part."""
+
+    NUMBERS = (
+        "what device=device.name devices precision batch time_s rate_per_s bound peak_fraction held_bytes fits phases"
+    )
 
     what: str
     device: Device
@@ -152,24 +155,6 @@ class PhasedTime(Result):
                 Input("memory_efficiency", self.memory_efficiency, "1", _describe(self.memory_efficiency)),
             ),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers in SI units, for JSON."""
-        found = {
-            "what": self.what,
-            "device": self.device.name,
-            "devices": self.devices,
-            "precision": self.precision,
-            "batch": self.batch,
-            "time_s": self.time,
-            "rate_per_s": self.rate,
-            "bound": self.bound,
-            "peak_fraction": self.peak_fraction,
-            "held_bytes": self.held,
-            "fits": self.fits,
-            "phases": [p.to_dict() for p in self.phases],
-        }
-        return dict(plain(found))
 
 
 def _describe(efficiency: float) -> str:

@@ -25,7 +25,7 @@ CP_COMM_TYPES = ("p2p", "all_gather", "a2a")
 # Which tokens a context-parallel rank has: an early and a late piece, or one piece in a row.
 CP_BALANCES = ("zigzag", "contiguous")
 # Orders of a pipeline's work; 1f1b is interleaved where virtual_stages is above 1.
-SCHEDULES = ("1f1b", "zb-h1", "zb-v", "dualpipe")
+SCHEDULES = ("1f1b", "zb-h1", "zb-v", "dualpipe", "dualpipe-v")
 # What waits in the host's memory until it is needed.
 OFFLOADS = ("none", "optimizer", "activations", "both")
 # Ways to split a model, from the innermost ranks outwards.
@@ -121,7 +121,7 @@ class Plan:
     order : str
         Axes from neighbouring ranks outwards; ep takes the innermost ranks of cp and dp together.
     schedule : str, one of SCHEDULES
-        Order of a pipeline's work; zb-h1, zb-v and dualpipe put the gradients of weights off.
+        Order of a pipeline's work; zb-h1, zb-v, dualpipe and dualpipe-v put the gradients of weights off.
     recompute_layers : int, optional
         Layers of a stage, with recompute full, as Megatron's block method (default: all).
     recompute_modules : tuple of str, one of memory.MODULES
@@ -247,11 +247,6 @@ class Plan:
     @property
     def devices(self) -> Num:
         return self.tp * self.pp * self.cp * self.dp
-
-    @property
-    def stage_copies(self) -> int:
-        """Stages whose weights a device holds: two with DualPipe, which feeds micro-batches from both ends."""
-        return 2 if self.schedule == "dualpipe" else 1
 
     @property
     def recomputed(self) -> tuple[str, ...]:
@@ -381,9 +376,9 @@ class Plan:
             yield self.pp > 1, "schedule", "needs a pipeline; use '1f1b' when pp is 1"
             yield self.schedule != "dualpipe" or self.pp % 2 == 0, "pp", "must be even with schedule 'dualpipe'"
             yield (
-                self.schedule != "zb-v" or 2 * self.pp <= most,
+                not self.schedule.endswith("-v") or 2 * self.pp <= most,
                 "pp",
-                f"must be at most {most // 2} with schedule 'zb-v', which gives every device two chunks of the "
+                f"must be at most {most // 2} with schedule {self.schedule!r}, which gives every device two chunks of the "
                 f"{m.n_layers} layers",
             )
         if self.cp_comm_type == "a2a" and self.cp > 1:
@@ -409,6 +404,11 @@ class Plan:
             "schedule",
             f"feeds half of the micro-batches from each end and needs an even number of at least 2 x pp = {2 * self.pp}; "
             f"there are {count}: change the batch, dp or micro_batch",
+        )
+        yield (
+            self.schedule != "dualpipe-v" or count >= 2 * self.pp,
+            "schedule",
+            f"needs at least 2 x pp = {2 * self.pp} micro-batches; there are {count}: change the batch, dp or micro_batch",
         )
         yield (
             self.virtual_stages == 1 or count <= self.pp or count % self.pp == 0,

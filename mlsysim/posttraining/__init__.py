@@ -6,6 +6,7 @@
 from mlsysim.posttraining.adapters import adapter_parameters, fine_tuning_state
 from mlsysim.posttraining.feeding import reader_rate
 from mlsysim.posttraining.rollouts import (
+    effective_share,
     evaluation_share,
     longest_rollout,
     rollout_staleness,
@@ -19,6 +20,7 @@ from mlsysim.posttraining.step import RLStep, rl_split, rl_step
 __all__ = [
     "RLStep",
     "adapter_parameters",
+    "effective_share",
     "evaluation_share",
     "fine_tuning_state",
     "longest_rollout",

@@ -1,4 +1,4 @@
-"""Reinforcement learning: time to generate a batch of rollouts, dependencies, and staleness of the rollouts."""
+"""Reinforcement learning: time to generate a batch of rollouts, dependencies, staleness and weights of the rollouts."""
 
 import math
 
@@ -180,6 +180,33 @@ def rollout_staleness(concurrency: Num, samples: Num, waiting: Num = 0.0) -> Num
     Source: areal2025blog, Solution 1; the notion is theirs, the form is Little's law with the training step as its clock.
     """
     return (concurrency + waiting) / samples
+
+
+@equation("eq-effective-share", formula="exp(-tokens * deviation * deviation)", domain={"tokens": POSITIVE})
+def effective_share(tokens: Num, deviation: Num) -> Num:
+    """Share of the answers that count when each is weighted by how much likelier the trained policy makes it.
+
+    Formula: u = e^(-n s^2).
+
+    Parameters
+    ----------
+    tokens : float or array, 1
+        Tokens n of which a weight is the product: all of an answer, 1 for a weight of each token, 1 / n for their geometric mean.
+    deviation : float or array, 1
+        Standard deviation s of the logarithm of a token's ratio: trained policy over the one that wrote it.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: the logarithms are normal and independent from token to token, and the weights have the mean 1.
+
+    >>> round(effective_share(tokens=100, deviation=0.1), 3), round(effective_share(1, 0.1), 3)
+    (0.368, 0.99)
+
+    Source: swift2025mismatch, Effective Sample Size; its value for a lognormal weight is derived in the chapter.
+    """
+    return exp(-tokens * deviation * deviation)
 
 
 @equation(

@@ -19,15 +19,13 @@ from mlsysim.posttraining.rollouts import (
 )
 from mlsysim.results import CALLER, Input, Result, Term, Terms, format_rows, format_value, top_shares
 from mlsysim.training import training_step
-from mlsysim.transformer import parameter_count
 
 if TYPE_CHECKING:
     from mlsysim.drawing import Drawing
 
-_FORWARD = 0.25  # a forward pass beside a step of two passes back, one forward and one repeated
 _METHOD = (
-    "Method: decode steps on a straight line between one answer and all of them, at the mean context; training with full "
-    "recomputation; scoring as forward passes of the same. Rewards and the environment take no time."
+    "Method: decode steps on a straight line between one answer and all of them, at the mean context; training as planned; "
+    "scoring as forward passes of the same. Rewards and the environment take no time."
 )
 
 
@@ -151,6 +149,8 @@ def rl_step(
     scorings: float = 1.0,
     sync_bandwidth: float = 60e9,
     longest: float | None = None,
+    plan: Plan | None = None,
+    precision: str = "bf16",
     efficiencies: str = "calibrated",
 ) -> RLStep:
     """One step of reinforcement learning: generate answers, score them, train on them, hand the weights back.
@@ -186,6 +186,10 @@ def rl_step(
         near the lowest that moonshot2025checkpoint prints.
     longest : float, token, optional
         Length of the longest answer, where it is known or limited; eq-longest-rollout unless given.
+    plan : Plan, optional
+        How the devices that train are split (default: the model sharded over all of them, every layer recomputed).
+    precision : str
+        Number format of weights and products where answers are written, as in ``inference.deploy``; training has its own 16 bits.
     efficiencies : str
         What software reaches, as in ``inference.deploy`` and ``training.training_step``.
 
@@ -198,8 +202,8 @@ def rl_step(
     InputError, UnknownNameError
         A value out of range, devices that do not divide, a model that does not fit where it generates, an unknown name.
 
-    Assumptions: those of eq-longest-rollout and eq-rollout-time; training is sharded over all of its devices and
-    recomputes every layer, and the rank with the most answers decides; answers of a group share their prompt's pass.
+    Assumptions: those of eq-longest-rollout and eq-rollout-time; training works on sequences of the mean length, and the
+    rank with the most answers decides; answers of a group share their prompt's pass.
 
     >>> step = rl_step("Llama-3.1-8B", "2 x DGX-H100", samples=512, mean_len=2000)
     >>> step.time > step.generation > step.training > 0
@@ -216,7 +220,7 @@ def rl_step(
     natural = terms("longest answer", longest_rollout, mean=mean_len, variation=variation, samples=samples)
     top = float(natural if longest is None else longest)
 
-    served = deploy(m, cluster, tp=tp, efficiencies=efficiencies)
+    served = deploy(m, cluster, tp=tp, precision=precision, efficiencies=efficiencies)
     room = float(served.max_batch(input_len + mean_len / 2))
     if room < 1:
         raise InputError(f"rl_step: no answer fits beside {m.name} on {tp} x {machines.device.name}; raise tp")
@@ -232,11 +236,13 @@ def rl_step(
     prompts = float(prefill(served, input_len=input_len, batch=1).time) * own / group
 
     learners = devices - generators
-    trained = _trained(m, cluster, learners, samples, input_len + mean_len, efficiencies)
-    handed = {"weight_bytes": 2.0 * float(parameter_count(m).total), "bandwidth": sync_bandwidth, "setup": 0.0}
+    layout = plan or Plan(dp=learners, sharding="fsdp", recompute="full")
+    trained = _trained(m, cluster, learners, layout, samples, input_len + mean_len, efficiencies)
+    handed = {"weight_bytes": served.total_weight_bytes, "bandwidth": sync_bandwidth, "setup": 0.0}
     handed |= {"senders": float(learners), "adapter": float(served.machine.inter_bandwidth)}
     synced = float(terms("weights", weight_sync, **handed))
-    scored, x = scorings * _FORWARD * trained, generators / devices
+    passes = 3 + (layout.recompute == "full")  # of a step: one forward, two back, and one that is repeated
+    scored, x = scorings * trained / passes, generators / devices
     if generators:
         pools = {"generation": (prompts + written) * x, "training": (scored + trained) * (1 - x), "share": x}
         terms("slower pool", two_pools_step, True, **pools)
@@ -284,9 +290,12 @@ def _devices(figures: dict[str, float], cluster: str, count: int | None, generat
     return count
 
 
-def _trained(m: Model, cluster: str, learners: int, samples: int, seq: float, efficiencies: str) -> float:
-    """Seconds to train on the answers, sharded over all devices that learn."""
-    plan, batch = Plan(dp=learners, sharding="fsdp", recompute="full"), math.ceil(samples / learners) * learners
+def _trained(m: Model, cluster: str, learners: int, plan: Plan, samples: int, seq: float, efficiencies: str) -> float:
+    """Seconds to train on the answers with the devices that learn."""
+    if plan.devices != learners:
+        raise InputError(f"rl_step: plan = {plan.devices:,} devices must be the {learners:,} that train")
+    each = int(plan.dp * plan.micro_batch)
+    batch = math.ceil(samples / each) * each
     return float(training_step(m, plan, cluster, global_batch=batch, seq=seq, efficiencies=efficiencies).time)
 
 

@@ -19,7 +19,7 @@ from mlsysim.reliability.failures import (
     spare_availability,
     unavailability,
 )
-from mlsysim.reliability.goodput import METHODS, Goodput, fleet_goodput, training_goodput
+from mlsysim.reliability.goodput import METHODS, Goodput, effective_training_time, fleet_goodput, training_goodput
 from mlsysim.reliability.intervals import daly_interval, optimal_interval, young_interval
 from mlsysim.reliability.tiers import elastic_loss, two_tier_goodput
 
@@ -30,6 +30,7 @@ __all__ = [
     "checkpoint_overhead",
     "cluster_mtbf",
     "daly_interval",
+    "effective_training_time",
     "elastic_loss",
     "exact_goodput",
     "expected_failures",

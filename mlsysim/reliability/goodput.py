@@ -64,6 +64,39 @@ def fleet_goodput(goodput: Num, availability: Num, nodes: Num, spares: Num = 0.0
     return nodes / (nodes + spares) * availability * goodput
 
 
+@equation(
+    "eq-ettr",
+    formula="goodput * mtbf / (mtbf + queue)",
+    domain={"goodput": "[0, 1]", "mtbf": POSITIVE, "queue": NON_NEGATIVE},
+)
+def effective_training_time(goodput: Num, mtbf: Num, queue: Num = 0.0) -> Num:
+    """Effective training time ratio (ETTR): work that lasts, over all time in which the job runs or waits to run again.
+
+    Formula: G x M / (M + q).
+
+    Parameters
+    ----------
+    goodput : float or array, 1
+        Share of the job's own time that is work that lasts, as by ``exact_goodput``.
+    mtbf : float or array, s
+        Mean time M between failures of the job while it has its nodes.
+    queue : float or array, s
+        Mean time q that it waits in the scheduler's queue after each failure, those of a restart included.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: those of eq-goodput-exact; a job that waits does not fail. The wait before the first start is left out.
+
+    >>> round(effective_training_time(0.95, 3 * 3600, 600), 4)
+    0.9
+
+    Source: kokolis2024reliability, effective training time ratio; for the metric, the form with a queue is derived in the chapter.
+    """
+    return goodput * mtbf / (mtbf + queue)
+
+
 @dataclass(frozen=True)
 class Goodput(Result):
     """What :func:`training_goodput` returns; SI units, floats or arrays. ``parts`` sum to 1."""

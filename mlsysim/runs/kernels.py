@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from mlsysim.runs.document import Document
@@ -37,13 +38,9 @@ def is_trace(doc: Document) -> bool:
     return '"traceEvents"' in doc.raw[:2_000_000] and bool(doc.objects)
 
 
-def read_trace(doc: Document) -> Measured:
-    """Seconds by class of kernel of the busiest device, in a step where the trace marks steps, and the gaps between kernels."""
-    whole = doc.objects[0][1]
-    events = whole.get("traceEvents")
-    if not isinstance(events, list) or len(events) > _MOST_EVENTS:
-        doc.fail(1, f"traceEvents must be a list of at most {_MOST_EVENTS:,} events")
-    spans: dict[Any, list[tuple[float, float, str]]] = defaultdict(list)
+def _spans(doc: Document, events: Sequence[Any]) -> tuple[dict[str, list[tuple[float, float, str]]], set[str]]:
+    """Beginning, end and class of what ran on each device, and the names of marked steps."""
+    spans: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     steps: set[str] = set()
     for i, e in enumerate(events):
         if not isinstance(e, dict) or e.get("ph") != "X":
@@ -64,6 +61,16 @@ def read_trace(doc: Document) -> Measured:
         spans[str(device if device is not None else e.get("pid"))].append(
             (start, start + length, "copies" if kind != "kernel" else class_of(name))
         )
+    return spans, steps
+
+
+def read_trace(doc: Document) -> Measured:
+    """Seconds by class of kernel of the busiest device, in a step where the trace marks steps, and the gaps between kernels."""
+    whole = doc.objects[0][1]
+    events = whole.get("traceEvents")
+    if not isinstance(events, list) or len(events) > _MOST_EVENTS:
+        doc.fail(1, f"traceEvents must be a list of at most {_MOST_EVENTS:,} events")
+    spans, steps = _spans(doc, events)
     if not spans:
         doc.fail(1, "a trace without a kernel on a device; profile with ProfilerActivity.CUDA")
     own = max(spans.values(), key=lambda each: sum(end - start for start, end, _ in each))

@@ -54,17 +54,11 @@ def read_run(path: str | Path) -> Measured:
         raise InputError(
             f"{path.name}, line {line}: not UTF-8 at byte {error.start}; give the file as the tool wrote it"
         ) from error
-    return parse_run(text, path.name)
+    return read_text(path.name, text)
 
 
-def parse_run(text: str, name: str) -> Measured:
-    """The same of a text that is here already; ``name`` is for errors.
-
-    Raises
-    ------
-    InputError
-        A text of no format that we read, or damaged.
-    """
+def read_text(name: str, text: str) -> Measured:
+    """As :func:`read_run`, of a text that is no file here; errors call it by the name."""
     doc = Document(name, text)
     for _, known, read in _READERS:
         if known(doc):

@@ -3,37 +3,45 @@
 :func:`simulate` plays requests on a step model; what :mod:`mlsysim.capacity` takes for granted, it does.
 """
 
-from mlsysim.memory.server import activation_reserve
-from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
-from mlsysim.serving.closed import (
-    ADAPTER,
-    REQUESTS_PER_USER,
-    SLOW_BLOCKS,
-    SPREAD,
-    Loop,
-    Pool,
-    ServerOverheads,
-    answers,
-    closed_loop,
-    drawn,
-    in_blocks,
-    served,
-    server_constants,
-    ttft_constants,
-)
-from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, limits
-from mlsysim.serving.equations import (
-    overload_wait,
-    prompt_computed,
-    prompt_steps,
-    sample_quantile,
-    saturation_rate,
-)
-from mlsysim.serving.fleet.simulator import ROUTING, simulate
-from mlsysim.serving.loops import disorder, loop_rate, pools_rate, queue_wait, run_wait, shared_itl
-from mlsysim.serving.requests import Request, number, read_trace, rows
+from typing import TYPE_CHECKING
+
+from mlsysim._lazy import lazily
+
+# What shares its name with a module cannot come later: the module would stand in its place.
 from mlsysim.serving.saturation import Saturation, saturation
-from mlsysim.serving.simulation import METRICS, Record, Simulation, Step, quantile, summarise
+
+if TYPE_CHECKING:
+    from mlsysim.memory.server import activation_reserve
+    from mlsysim.serving.arrivals import constant, gamma, lengths, load, poisson
+    from mlsysim.serving.closed import (
+        ADAPTER,
+        REQUESTS_PER_USER,
+        SLOW_BLOCKS,
+        SPREAD,
+        Loop,
+        Pool,
+        ServerOverheads,
+        answers,
+        closed_loop,
+        drawn,
+        in_blocks,
+        served,
+        server_constants,
+        ttft_constants,
+    )
+    from mlsysim.serving.config import Config, Limits, StepTimes, device_memory, limits
+    from mlsysim.serving.equations import (
+        overload_wait,
+        prompt_computed,
+        prompt_steps,
+        sample_quantile,
+        saturation_rate,
+        turned_away,
+    )
+    from mlsysim.serving.fleet.simulator import ROUTING, simulate
+    from mlsysim.serving.loops import disorder, loop_rate, pools_rate, queue_wait, run_wait, shared_itl
+    from mlsysim.serving.requests import Request, number, read_trace, rows
+    from mlsysim.serving.simulation import METRICS, Record, Simulation, Step, quantile, summarise
 
 __all__ = [
     "ADAPTER",
@@ -86,8 +94,6 @@ __all__ = [
     "simulate",
     "summarise",
     "ttft_constants",
+    "turned_away",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__)

@@ -61,11 +61,10 @@ class Loop(Result):
     ttft: Num
     requests_per_s: Num  # of all replicas together
     tokens_per_s: Num  # of answers
-
-    @property
-    def tokens_per_s_user(self) -> Num:
-        """What one user reads, as benchmarks count it: the inverse of the time per output token."""
-        return 1.0 / self.tpot
+    queue: Num  # mean wait of a prompt for those of others, s
+    busy: Num  # share of the time in which prompts run
+    spread: Num  # standard deviation of the lengths over their mean
+    pace: Num  # time per output token if no prompt of others came
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class ServerOverheads(Result):
     """Overheads of inference servers beyond efficiencies measured on kernels alone; the defaults add none.
 
     ``starts`` is what starts of kernels and hops of messages take, over what they take alone; ``grouped`` the same of all that
-    a layer does around the grouped products of its experts (routing, sorting, quantising); ``fused`` is 1 where one kernel does
+    a layer does around the grouped products of its experts (routing, sorting, quantising); ``fused`` the kernels of the one call that does
     it all; ``routing_cv2`` the squared variation of how popular experts are; ``hops`` the share of a hop's latency that is left
     inside a domain, where one kernel reduces, adds and normalises; ``prompts`` what a pass with prompts takes, over its
     kernels alone; ``sequence`` what a server does on its host for each sequence of a step, in seconds; ``copies`` is 1 where
@@ -100,7 +99,7 @@ def server_constants(work: Work, fused: Num, constants: Constants, blocks: Num =
     work : Work
         What the model asks for.
     fused : float
-        1 where the products of experts run in four bits, for which servers have one kernel that other formats lack.
+        Kernels of the one call that does the products of experts in four bits, which other formats lack; 0 where they run in another.
     constants : Constants
         Of class ``serving_tpot``; none changes nothing.
     blocks : float
@@ -136,7 +135,7 @@ def ttft_constants(work: Work, constants: Constants, captured: Num = 0.0, fused:
     captured : float
         1 where prompts run from captured graphs.
     fused : float
-        1 where one kernel stands for both grouped products of a layer and all around them, as in :class:`ServerOverheads`.
+        Above 0 where one call stands for both grouped products of a layer and all around them, as in :class:`ServerOverheads`.
     """
     if not constants:
         return 0.0, 0.0, 1.0
@@ -312,8 +311,8 @@ def served(eff: Efficiencies, by: ServerOverheads) -> Efficiencies:
         name="served",
         kernel_start=eff.kernel_start * by.starts,
         attention_start=eff.attention_start * by.starts,
-        # one kernel in place of two grouped products and all around them: half a start for each of the two
-        grouped_start=where(by.fused > 0, eff.kernel_start / 2.0, eff.grouped_start * by.grouped),
+        # one call in place of two grouped products and all around them: half of its kernels' starts for each of the two
+        grouped_start=where(by.fused > 0, eff.kernel_start * by.fused / 2.0, eff.grouped_start * by.grouped),
         link_latency=eff.link_latency * by.starts,
         switch_time=eff.switch_time * by.starts,
         sequence_overhead=eff.sequence_overhead + by.sequence,
@@ -450,7 +449,9 @@ def closed_loop(
         bare = pass_of(work, decode, batch, context, 0.0 * full, input_len, rows).time
         added = mixed * (pass_of(work, decode, batch, context, one, input_len, rows).time - bare)
         step = drafting * bare
-        added = where(alone > 0, own, added)
+        come = where(spread > 0, decoding / steps, cached)  # users whose lengths are alike began, and so end, together
+        company = maximum(1.0, minimum(come, PASS / input_len))  # prompts that come in a step share a pass
+        added = where(alone > 0, (own + (company - 1.0) * minimum(own, more)) / company, added)
         prompt = where(disaggregated > 0, own, added)
         answer = steps * shared_itl(step, where(disaggregated > 0, 0.0, added), cached, decoding, steps)
         # what waits for the pool that prefills: all of them at the beginning, then a queue of users
@@ -473,15 +474,28 @@ def closed_loop(
         met = lookahead_delay(async_steps, spread, step=step, prompt_time=prompt, load=load)
         shared, apart = (maximum(prefill_slowdown * x, launches) for x in (prompt, own))
         own_step = where(disaggregated > 0, step + apart, others * (1.5 * step + shared + met) + (1.0 - others) * apart)
-        held, company = batching_delay(
+        held, besides = batching_delay(
             poll, gather, gather_tokens, step=step, rate=cached / (answer + prompt), decoding=decoding,
             input_len=input_len, joint=PASS / input_len,
         )  # fmt: skip
         # nobody holds back a request alone: there are no steps of others to wait for
-        held = where(disaggregated > 0, 0.0, others * (held + company * each))
+        held = where(disaggregated > 0, 0.0, others * (held + besides * each))
         first = latency + own_step + queue + transfer + held
         decoding = cached * answer / (answer + first)
     tpot = answer / (steps * accepted)
     ttft = first + maximum(0.0, full - cached) / cached * (answer + first)  # fewer requests than replicas: nobody waits
     rate = minimum(decode.ranks, concurrency) * loop_rate(cached, first, answer / steps, steps + 1.0)
-    return Loop(full, decoding, step, prompt, tpot, ttft, rate, rate * output_len)
+    return Loop(
+        full,
+        decoding,
+        step,
+        prompt,
+        tpot,
+        ttft,
+        rate,
+        rate * output_len,
+        queue,
+        minimum(load, 1.0),
+        spread,
+        step / accepted,
+    )

@@ -1,6 +1,6 @@
 """What can be said of a simulated server in closed form: chunks, blocks, saturation, overload and quantiles."""
 
-from mlsysim._numeric import Num, maximum, minimum
+from mlsysim._numeric import Num, exp, expm1, maximum, minimum, where
 from mlsysim.equations import AT_LEAST_ONE, POSITIVE, equation
 
 
@@ -138,6 +138,45 @@ def overload_wait(rate: Num, capacity: Num, time: Num) -> Num:
     Source: kleinrock1976queueing, fluid approximation.
     """
     return maximum(0, rate / capacity - 1) * time
+
+
+@equation(
+    "eq-turned-away",
+    formula="blocking / ((1 - blocking) * exp(drain * patience) + blocking * (1 + capacity * (exp(drain * patience) - 1) / drain)); drain = capacity - rate",
+    domain={"rate": POSITIVE, "capacity": POSITIVE, "blocking": "[0, 1]"},
+)
+def turned_away(rate: Num, capacity: Num, blocking: Num, patience: Num) -> Num:
+    """Share of the requests that a server turns away if it takes no request that would wait longer than its patience.
+
+    Formula: R = B / ((1 - B) e^(d T) + B (1 + X (e^(d T) - 1) / d)), with d = X - lambda.
+
+    Parameters
+    ----------
+    rate : float or array, 1/s
+        Requests per second that come, also more than can be completed.
+    capacity : float or array, 1/s
+        Requests per second that the full system completes.
+    blocking : float or array, 1
+        Share B that would be turned away if nobody might wait (Erlang B).
+    patience : float or array, s
+        Longest wait T that a request is taken with.
+
+    Returns
+    -------
+    float or array, 1
+
+    Assumptions: Poisson arrivals, memoryless service; the server knows how long a request would wait. Those that it takes wait
+    in order of arrival and none leaves the queue.
+
+    >>> [round(turned_away(12.0, 10.0, 0.3, wait), 3) for wait in (0.0, 1.0, 100.0)]
+    [0.3, 0.176, 0.167]
+
+    Source: qin2024mooncake, early rejection; for who is turned away, the share is derived in the chapter.
+    """
+    drain = capacity - rate
+    drained = minimum(drain * patience, 700.0)  # beyond, nobody is turned away
+    waits = where(drain == 0, patience, expm1(drained) / where(drain == 0, 1.0, drain))
+    return blocking / ((1 - blocking) * exp(drained) + blocking * (1 + capacity * waits))
 
 
 @equation("eq-sample-quantile", formula="below + (rank - rank // 1) * (above - below)")

@@ -55,11 +55,6 @@ class PrefixTree:
         ] = []  # by last use; entries that are no longer true are passed over
         self._serial = 0
 
-    @property
-    def unlocked(self) -> int:
-        """Unused blocks, which can be evicted."""
-        return self.blocks - self.locked
-
     def runs(self) -> Iterator[tuple[tuple[str, ...], int, int]]:
         """Every run that is kept, trunks first: the names of the segments to it, the block at which it begins, and how many it holds."""
         waiting: list[tuple[tuple[str, ...], Run]] = [((), self._root)]

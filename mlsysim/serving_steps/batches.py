@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mlsysim._numeric import Num
+from mlsysim._numeric import Num, minimum
 from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError
 from mlsysim.serving_steps.equations import chunk_pairs
@@ -114,12 +114,12 @@ class Batch:
             windowed_pairs=sum(
                 _seen(cached_len + new, window) - _seen(cached_len, window) for new, cached_len in chunks
             ),
-            windowed_read=sum(min(new + cached_len, new + window) for new, cached_len in chunks),
-            windowed_context=sum(min(c, window) for c in contexts),
+            windowed_read=sum(new + minimum(cached_len, window) for new, cached_len in chunks),
+            windowed_context=sum(minimum(c, window) for c in contexts),
         )
 
 
-def _seen(tokens: float, window: float) -> float:
+def _seen(tokens: Num, window: float) -> Num:
     """Query-key pairs of the first tokens of a sequence whose queries see at most ``window`` keys."""
-    short = min(tokens, window)
-    return float(chunk_pairs(short, 0.0)) + (tokens - short) * (window if tokens > window else 0.0)
+    short = minimum(tokens, window)
+    return chunk_pairs(short, 0.0) + ((tokens - short) * window if window < _INFINITE else 0.0)

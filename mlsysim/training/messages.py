@@ -38,6 +38,50 @@ class Links:
         return where(self.place.leaves[name], minimum(self.node, self.network), self.node)
 
 
+def _swapped(w: Work, p: Layout, e: Efficiencies, links: Links, call: Ledger) -> Num:
+    """What a layer waits in a pass for tokens swapped for heads, and back."""
+    swapped = call(
+        "CP swap of tokens and heads, one pass",
+        parallelism.ulysses_bytes,
+        seq=p.seq,
+        micro_batch=p.micro_batch,
+        heads=w.heads / p.tp,
+        kv_heads=maximum(1.0, w.kv_heads / p.tp),
+        qk_dim=w.qk_dim,
+        v_dim=w.v_dim,
+        layers=1.0,
+        cp=p.cp,
+        element_bytes=ELEMENT_BYTES,
+    )
+    # Each pass has one swap before the attention and one after it; a partner in the same domain has the fast link
+    near = links.place.inside["cp"]
+    far = (p.cp - near) / maximum(1.0, p.cp - 1.0)
+    passed = call(
+        "CP swap",
+        collectives.transfer_time,
+        bytes=swapped,
+        bandwidth=where(far > 0, minimum(links.network / where(far > 0, far, 1.0), links.node), links.node),
+        latency=where(p.cp > 1, 2.0 * e.cp_start, 0.0),
+    )
+    return passed
+
+
+def _gathered_keys(p: Layout, e: Efficiencies, links: Links, gather: Num, moved: Num, call: Ledger) -> Num:
+    """What a layer waits in a pass for keys and values that are gathered at once."""
+    step = collectives.ring_latency(p.cp, links.place.inside["cp"], e.ring_node_step, e.ring_network_step)
+    gathering = call(
+        "CP gathering",
+        collectives.ring_all_gather,
+        bytes=moved,
+        ranks=p.cp,
+        bandwidth=links.ring("cp"),
+        latency=gather * step,
+    )
+    return call(
+        "exposed CP gathering", equations.exposed_time, communication=gathering + gather * e.cp_start, behind=0.0
+    )
+
+
 def context_parallel(
     w: Work, p: Layout, e: Efficiencies, links: Links, attend: Num, call: Ledger
 ) -> tuple[tuple[Num, Num], tuple[Num, Num]]:
@@ -50,29 +94,7 @@ def context_parallel(
         return (0.0, 0.0), (0.0, 0.0)
     again = p.recompute_full + p.recompute_selective
     if p.cp_swap:
-        swapped = call(
-            "CP swap of tokens and heads, one pass",
-            parallelism.ulysses_bytes,
-            seq=p.seq,
-            micro_batch=p.micro_batch,
-            heads=w.heads / p.tp,
-            kv_heads=maximum(1.0, w.kv_heads / p.tp),
-            qk_dim=w.qk_dim,
-            v_dim=w.v_dim,
-            layers=1.0,
-            cp=p.cp,
-            element_bytes=ELEMENT_BYTES,
-        )
-        # Each pass has one swap before the attention and one after it; a partner in the same domain has the fast link
-        near = links.place.inside["cp"]
-        far = (p.cp - near) / maximum(1.0, p.cp - 1.0)
-        passed = call(
-            "CP swap",
-            collectives.transfer_time,
-            bytes=swapped,
-            bandwidth=where(far > 0, minimum(links.network / where(far > 0, far, 1.0), links.node), links.node),
-            latency=where(p.cp > 1, 2.0 * e.cp_start, 0.0),
-        )
+        passed = _swapped(w, p, e, links, call)
         return (passed, passed * (1.0 + again)), (0.0, 0.0)
     keys = call(
         "CP keys and values, one pass",
@@ -113,18 +135,7 @@ def context_parallel(
         )
         waits.append((p.cp - 1.0) * (left + stopped))
         hidden.append((p.cp - 1.0) * (hop - left))
-    step = collectives.ring_latency(p.cp, links.place.inside["cp"], e.ring_node_step, e.ring_network_step)
-    gathering = call(
-        "CP gathering",
-        collectives.ring_all_gather,
-        bytes=gather * keys * p.cp / others,
-        ranks=p.cp,
-        bandwidth=links.ring("cp"),
-        latency=gather * step,
-    )
-    gathered = call(
-        "exposed CP gathering", equations.exposed_time, communication=gathering + gather * e.cp_start, behind=0.0
-    )
+    gathered = _gathered_keys(p, e, links, gather, gather * keys * p.cp / others, call)
     later = again * waits[0] + waits[1] + (2.0 + again) * gathered
     return (waits[0] + gathered, later), (hidden[0], again * hidden[0] + hidden[1])
 
@@ -219,6 +230,33 @@ def shards_of(p: Layout, links: Links) -> Shards:
     return Shards(whole_step, shards, expert_shards, near, apart, shard_link, expert_link)
 
 
+def _gathered_weights(w: Work, p: Layout, e: Efficiencies, own: Shards, call: Ledger) -> Num:
+    """How long the weights of a layer and of its experts travel."""
+    _, shards, expert_shards, near, apart, shard_link, expert_link = own
+    # Every layer is gathered anew, so a ring of many devices shows its steps; gradients are sent once.
+    return call(
+        "gathering weights",
+        collectives.ring_all_gather,
+        bytes=ELEMENT_BYTES * w.dense_params / p.tp,
+        ranks=shards,
+        bandwidth=shard_link,
+        latency=collectives.ring_latency(shards, near, e.ring_node_step, e.ring_network_step),
+    ) + call(
+        "gathering experts",
+        collectives.ring_all_gather,
+        bytes=ELEMENT_BYTES * w.expert_params / (p.ep * p.tp),
+        ranks=expert_shards,
+        bandwidth=expert_link,
+        latency=where(
+            w.expert_params > 0,
+            collectives.ring_latency(
+                expert_shards, minimum(apart, expert_shards), e.ring_node_step, e.ring_network_step
+            ),
+            0.0,
+        ),
+    )
+
+
 def gathering(
     w: Work,
     p: Layout,
@@ -236,33 +274,12 @@ def gathering(
     They are gathered layer by layer (twice, or once when they stay) and gradients scattered, behind the arithmetic of that
     layer. A pipeline that keeps the weights gathers them for one of its micro-batches; its gradients wait for the tail.
     """
-    whole_step, shards, expert_shards, near, apart, shard_link, expert_link = own
+    whole_step, shards, expert_shards, near, *_ = own
     if call.lacks(shards - 1):
         return 0.0
     shown, hidden = keys
     local, routed_params = w.dense_params / p.tp, w.expert_params / (p.ep * p.tp)
-    # Every layer is gathered anew, so a ring of many devices shows its steps; gradients are sent once.
-    gather = call(
-        "gathering weights",
-        collectives.ring_all_gather,
-        bytes=ELEMENT_BYTES * w.dense_params / p.tp,
-        ranks=shards,
-        bandwidth=shard_link,
-        latency=collectives.ring_latency(shards, near, e.ring_node_step, e.ring_network_step),
-    ) + call(
-        "gathering experts",
-        collectives.ring_all_gather,
-        bytes=ELEMENT_BYTES * routed_params,
-        ranks=expert_shards,
-        bandwidth=expert_link,
-        latency=where(
-            w.expert_params > 0,
-            collectives.ring_latency(
-                expert_shards, minimum(apart, expert_shards), e.ring_node_step, e.ring_network_step
-            ),
-            0.0,
-        ),
-    )
+    gather = _gathered_weights(w, p, e, own, call)
     # While keys and values are on the same links, they carry no weights; on other links they travel at the same time.
     same_links = where(links.place.leaves["cp"], near < shards, near >= shards)
     beside = [where(same_links, -covered, open) for covered, open in zip(hidden, shown, strict=True)]

@@ -25,6 +25,7 @@ from mlsysim.training.messages import (
 from mlsysim.training.parts import Efficiencies, Layout, Machine, StepTerms, Work
 
 _BLOCK = 8192  # plans evaluated at a time
+_PAIRED = {"dualpipe": 1, "dualpipe-v": 2}  # schedules that pair passes, and the chunks of a direction on a device
 UNSPLIT_TRAFFIC = 10 / 34  # of a layer's activations, without sequence parallelism (korthikanti2022recompute, eq. 2)
 
 
@@ -281,14 +282,15 @@ def _offloaded(p: Layout, m: Machine, tokens: Num, forward: Num, rest: Num, call
 
 def _idle(p: Layout, stage: Num, ready: Num, weights: Num, pair: Num, call: Ledger) -> Num:
     """The bubble of a schedule that takes the backward pass apart, in seconds of a step."""
-    if p.schedule == "dualpipe":
+    if p.schedule in _PAIRED:
+        chunks = _PAIRED[p.schedule]  # each a part of a device's work; cut in half there are twice as many
         return call(
             "bubble",
             parallelism.dualpipe_bubble,
-            pp=p.pp,
-            pair=pair,
-            backward_input=maximum(0.0, pair - ready - weights),
-            backward_weight=weights,
+            pp=chunks * p.pp,
+            pair=pair / chunks,
+            backward_input=maximum(0.0, pair - ready - weights) / chunks,
+            backward_weight=weights / chunks,
         )
     return call(
         "bubble",
@@ -298,6 +300,17 @@ def _idle(p: Layout, stage: Num, ready: Num, weights: Num, pair: Num, call: Ledg
         backward_input=maximum(0.0, stage - ready - weights),
         backward_weight=weights,
     )
+
+
+def _launches(w: Work, p: Layout, e: Efficiencies, call: Ledger) -> Num:
+    """Host time of a layer, forward and backward."""
+    return call(
+        "launches",
+        equations.launching_time,
+        layer=e.layer_overhead + where(p.cp_gather > 0, 0.0, p.cp - 1.0) * e.hop_overhead * (not p.cp_swap),
+        expert=e.expert_overhead,
+        experts=w.experts / (p.ep * p.folded),
+    ) * (1.0 + p.recompute_full / 3.0)
 
 
 def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> StepTerms:
@@ -320,13 +333,7 @@ def _terms(w: Work, p: Layout, m: Machine, e: Efficiencies, call: Ledger) -> Ste
     forward, gemm = _products(w, p, m, e, tokens, bandwidth, call)
     attend, attention = _attention(w, p, m, e, tokens, bandwidth, call)
     touch, elementwise = _elementwise(w, p, e, tokens, bandwidth, call)
-    overhead = call(
-        "launches",
-        equations.launching_time,
-        layer=e.layer_overhead + where(p.cp_gather > 0, 0.0, p.cp - 1.0) * e.hop_overhead * (not p.cp_swap),
-        expert=e.expert_overhead,
-        experts=w.experts / (p.ep * p.folded),
-    ) * (1.0 + p.recompute_full / 3.0)
+    overhead = _launches(w, p, e, call)
 
     # Messages inside the layer
     tensor = tensor_parallel(w, p, e, links, call)
@@ -409,10 +416,11 @@ def _paired(
     Beside products run the messages of another micro-batch, on multiprocessors that the products then lack. The first and
     last P + 1 passes have no partner: their messages stay in sight.
     """
-    if p.schedule != "dualpipe" and not p.overlap_experts:
+    if p.schedule not in _PAIRED and not p.overlap_experts:
         return alone, alone, 1.0
     gemm, attention, expert = alone
-    unpaired = minimum(1.0, (p.pp + 1.0) / micro_batches)
+    chunks = _PAIRED.get(p.schedule, 1)
+    unpaired = minimum(1.0, (chunks * p.pp + 1.0) / (chunks * micro_batches))
     left = 1.0 - where(expert > 0, e.messengers, 0.0)  # a dense model sends nothing to experts
     pair_gemm, pair_attention = gemm / left, attention / left
     pair_expert = call(
@@ -439,7 +447,7 @@ def _handed(
         micro_batch=p.micro_batch,
         hidden=w.hidden,
         micro_batches=1.0,
-        virtual_stages=p.virtual_stages,
+        virtual_stages=2.0 if p.schedule.endswith("-v") else p.virtual_stages,
         directions=where(p.pp > 1, 2.0, 0.0),
         shards=p.tp,  # every rank of a tensor-parallel group sends its part
         element_bytes=ELEMENT_BYTES,
@@ -450,7 +458,7 @@ def _handed(
         return hop, call(
             "bubble", parallelism.bubble_ratio, pp=p.pp, micro_batches=micro_batches, virtual_stages=chunks
         )
-    return hop * (unpaired if p.schedule == "dualpipe" else 1.0), 0.0
+    return hop * (unpaired if p.schedule in _PAIRED else 1.0), 0.0
 
 
 def _last(

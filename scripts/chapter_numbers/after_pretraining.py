@@ -1,5 +1,6 @@
 """Chapter 27, after pre-training."""
 
+from statistics import median
 from typing import Any
 
 from chapter_numbers import whole_share as share
@@ -11,6 +12,7 @@ from mlsysim.posttraining import rl_split, rl_step
 MODEL = "Llama-3.1-8B"
 RUN: dict[str, Any] = {"samples": 512, "mean_len": 4000, "variation": 0.5}  # the running example of the notebook
 SHAPES = ((4096, 4096),) * 2 + ((1024, 4096),) * 2 + ((14336, 4096),) * 3  # the matrices of one of its 32 layers
+DRIFT = 0.02  # standard deviation of the logarithm of a token's ratio
 SMALL, LARGE = "2 x DGX-H100", "8 x DGX-H100"
 
 
@@ -122,6 +124,22 @@ def _bill() -> dict[str, str]:
         "looked": share(float(posttraining.evaluation_share(500 * 8, 20, 512))),
         "answers": f"{500 * 8:,}",
         "steps": f"{20 * 512:,}",
+        "drift": share(DRIFT),
+        "drift_token": share(float(posttraining.effective_share(1, DRIFT)), 2),
+        "drift_answer": share(float(posttraining.effective_share(4000, DRIFT))),
+    }
+
+
+def _steps() -> dict[str, str]:
+    found = [c for c in evidence.checks("posttraining") if c.measurement.kind == "step"]
+    error = {way: [-c.error for c in found if bool(c.measurement.inputs["generators"]) is way] for way in (False, True)}
+    every = error[False] + error[True]
+    return {
+        "count": f"{len(found)}",
+        "least": share(min(every)),
+        "most": share(max(every)),
+        "one": share(median(error[False])),
+        "two": share(median(error[True])),
     }
 
 
@@ -159,5 +177,6 @@ def numbers() -> dict[str, Any]:
         "rollouts": _rollouts(),
         "pools": _pools(),
         "bill": _bill(),
+        "steps": _steps(),
         "feeding": _feeding(),
     }

@@ -1,5 +1,6 @@
 """Chapter 29, beyond language."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,27 @@ def _patches() -> dict[str, str]:
         "share_double": share(shares[1]),
         "attention_intensity": f"{square.phases[0].intensity:.0f}",
         "attention_time": share(square.phases[0].time / square.time),
+    }
+
+
+def _clips() -> dict[str, str]:
+    clip = float(other_workloads.clip_tokens(129, 720, 1280, 2, extra_tokens=256))
+    equal = float(other_workloads.attention_parity(3072, 12288))
+    patches = float(other_workloads.patch_tokens(1008, 1008, 14))
+    layers, h = 5, 512  # of DLRMv3, whose token meets 7 h^2 weights a layer, and half of the square
+    matrices, square = 2.0 * layers * 7 * h * h, 2.0 * layers * h
+    history = (math.sqrt(matrices**2 + 4 * square * 260e9) - matrices) / (2 * square)
+    return {
+        "tokens": f"{clip:,.0f}",
+        "beyond": f"{clip / equal:.1f}",
+        "share": share(clip / (clip + equal)),
+        "prompt": f"{float(other_workloads.patch_tokens(1008, 1008, 28)):,.0f}",
+        "encoder": units.format(float(other_workloads.patch_flops(patches, 32, 1280, 5120)), "FLOP", 2),
+        "prefill": units.format(2 * 7.6e9 * patches / 4, "FLOP", 2),
+        "history": f"{history:,.0f}",
+        "candidate": units.format(matrices + 2 * square * history, "FLOP", 2),
+        "gathered": units.format(history * h * 2, "byte", 2),
+        "intensity": f"{260e9 / (history * h * 2):,.0f}",
     }
 
 
@@ -125,6 +147,11 @@ def _measured() -> dict[str, str]:
         "compiler_bound": f"{evidence.check('timm-resnet50-4090-compiled').predicted / evidence.check('timm-resnet50-4090-eager').predicted:.1f}",
         "flux_eager": _reached("flux-dev-h100-eager"),
         "flux": _reached("flux-dev-h100-compiled"),
+        "video": _reached("hunyuan-video-720p-h100"),
+        "video_h20": _reached("hunyuan-video-720p-h20"),
+        "video_l20": _reached("hunyuan-video-720p-l20"),
+        "video_time": f"{evidence.check('hunyuan-video-720p-h100').measured / 60:.0f} minutes",
+        "video_eight": f"{evidence.check('hunyuan-video-720p-h100').measured / evidence.check('hunyuan-video-720p-h100-8').measured:.1f}",
         "dit_training": _reached("dit-xl2-training"),
         "vit_training": _reached("vit-h14-core-days"),
         "dlrm_low": _reached("mlperf-dlrm-h200-99"),
@@ -161,6 +188,7 @@ def numbers() -> dict[str, Any]:
     """Every number in the prose of chapter 29."""
     return {
         "patches": _patches(),
+        "clips": _clips(),
         "convnets": _convnets(),
         "pictures": _pictures(),
         "tables": _tables(),

@@ -286,6 +286,29 @@ def _spreading() -> dict[str, str]:
     }
 
 
+def _gather() -> dict[str, str]:
+    """An all-gather over 64 nodes with one rank in each, by NCCL's plan."""
+    pat = catalog.protocol("nccl-pat")
+    links = communication.Wires(64, 1, 50e9, 50e9, None, catalog.link("InfiniBand-NDR"))
+
+    def both(size: float) -> tuple[float, float]:
+        return tuple(communication.library_time("all_gather", size, links, word).time for word in ("pat", "ring"))  # type: ignore[return-value]
+
+    low, high = 1e6, 1e10
+    while high / low > 1.001:
+        middle = (low * high) ** 0.5
+        trees, ring = both(middle)
+        low, high = (middle, high) if trees < ring else (low, middle)
+    trees, ring = both(1e6)
+    return {
+        "step": _time(pat.scale_out_step),
+        "rank": _time(pat.rank_step),
+        "pat": _time(trees),
+        "ring": _time(ring),
+        "even": _size(low, 2),
+    }
+
+
 def _tensor() -> dict[str, str]:
     """GPT-3 on eight A100: 96 layers of width 12288, sequences of 2048 tokens."""
     inside, outside = catalog.node("DGX-A100").scale_up_bandwidth, catalog.node("DGX-A100").scale_out_bandwidth
@@ -313,6 +336,8 @@ def numbers() -> dict[str, Any]:
         "experts": _experts(),
         "tensor": _tensor(),
         "spreading": _spreading(),
+        "gather": _gather(),
+        "symmetric": {"hopper": "4.5 to 7.8 µs", "blackwell": "8.5 to 19.5 µs"},  # nccl2026symmetric, baseLat by kernel
         "h100": {
             "wire": _rate(h100.scale_up_bandwidth),
             "two_way": _rate(2 * h100.scale_up_bandwidth),

@@ -274,22 +274,22 @@ def _decisions() -> dict[str, Any]:
             "missed": _share(float(np.mean([r.missed for r in runs])), 0),
         }
 
-    shared, own = decisions.components(decisions.errors("serving").values())
     asked = decisions.questions("serving")
-    said, kept, _ = decisions.reliability("serving")[3]
+    _, levels = decisions.scales("serving", "")
+    ends = [math.exp(intervals.log_gap(0.9, scale)) - 1 for scale in levels]
     return {
         "questions": str(len(asked)),
         "groups": str(len({q.group for q in asked})),
         "serving": {
             "ours": told("ours", "missed", "pairs", "by", "low", "high"),
-            "point": told("point", "missed"),
-            **{way: told(way) for way in ("odds", "rule", "chance")},
+            **{way: told(way, "missed") for way in ("odds", "measured")},
+            **{way: told(way) for way in ("rule", "chance")},
         },
-        "own_spread": _share(math.sqrt(own), 0),
-        "shared_spread": _share(math.sqrt(shared), 0),
+        "parts": dict(
+            zip(("device", "server", "format", "layout", "point"), (_share(e, 0) for e in ends), strict=True)
+        ),
         "own": {f"at_{n}": played(n / 100, 0.0) for n in (5, 10, 20, 40)},
         "shared": {f"at_{n}": played(0.0, n / 100) for n in (5, 10, 20, 40)},
-        "odds": {"bin_3": {"said": _share(said, 0), "kept": _share(kept, 0)}},
     }
 
 

@@ -71,6 +71,19 @@ def _bytes() -> dict[str, str]:
     return found
 
 
+def _cache() -> dict[str, str]:
+    token = float(memory.kv_cache_of(MODEL, 1, 1))
+    crossing, layers = 7000, catalog.model(MODEL).n_layers  # vllm2026fp8kv
+    one = float(memory.narrow_cache_context(1.0, catalog.device("H100").memory_bandwidth, token, token / 2))
+    return {
+        "nvfp4": whole(inference.format_bytes("nvfp4") / inference.format_bytes("fp8")),
+        "overhead": units.format(crossing / one, "s", 2),
+        "layer": units.format(crossing / one / layers, "s", 2),
+        "int4_bits": times(8 * inference.format_bytes("int4-sym-g32")),
+        "int4": _db("int4", 32),
+    }
+
+
 def _steps() -> dict[str, str]:
     plan = Plan(dp=8, micro_batch=1, sharding="fsdp")
     took = {
@@ -197,6 +210,7 @@ def numbers() -> dict[str, Any]:
             "large_ours": times(large.predicted, 2),
         },
         "bytes": _bytes(),
+        "cache": _cache(),
         "steps": _steps(),
         "quality": {
             **{f"docs_{k}": times(v, 2) for k, v in DOCS.items()},

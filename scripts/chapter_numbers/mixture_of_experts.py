@@ -4,6 +4,7 @@ from typing import Any
 
 from chapter_numbers import whole_share as share
 from mlsysim import evidence, inference, transformer, units
+from mlsysim.efficiencies import shipped
 from mlsysim.evidence.hypotheses import expert_claims, infersim
 from mlsysim.evidence.hypotheses.expert_claims import PUBLISHED, SETTING, both, own_rate
 from mlsysim.inference import deploy
@@ -29,6 +30,44 @@ def _waits() -> list[float]:
     """Each half of a layer's kernels beside each of its messages, the longer of the two, in s."""
     kernels, messages = _halves()
     return [max(a, b) for a in kernels for b in messages]
+
+
+def _fullest() -> dict[str, str]:
+    """How much fuller than the mean the fullest device is, by chance with 64 tokens on each, and by popularity."""
+    v = shipped("serving_tpot")["experts"]["routing_cv2"]
+    found = {"chance": {"chance": 1 / 512}, "popular": {"routing_cv2": v}}
+    return {
+        f"{why}_{n}": share(experts.fullest_device(n, 256, **given) - 1, 0)
+        for why, given in found.items()
+        for n in (8, 64)
+    }
+
+
+def _rack() -> dict[str, str]:
+    """Experts in FP4, and 64 devices of a rack, beside what SGLang measured."""
+    peaks = {p: deploy("DeepSeek-V3", "GB200", dp=8, ep=8, precision=p).machine for p in ("fp8", "fp4")}
+    d = deploy("DeepSeek-V3", "GB200", dp=64, ep=64, precision="fp8", experts="nvfp4", kv="fp8")
+    size = d.split.expert_bytes
+
+    def cross(precision: str, devices: int, width: float) -> str:
+        m = peaks[precision]
+        return f"{experts.moe_crossover(256, 8, devices, width, m.peak_flops, m.memory_bandwidth):.0f}"
+
+    measured = evidence.measurements("service")["sglang-gb200-decode"].value
+    ours, fewer = (b / inference.decode_step(d, context=2000, batch=64 * b).time for b in (1408, 768))
+    return {
+        "bits": f"{8 * size:g}",
+        "faster": f"{peaks['fp4'].peak_flops / peaks['fp8'].peak_flops:.2g}",
+        "cross_fp8": cross("fp8", 8, 1.0),
+        "cross_fp4": cross("fp4", 8, size),
+        "cross_64": cross("fp4", 64, size),
+        "dispatch": units.format(expert_layer(d, tokens=64).dispatch_time, "s", 2),
+        "measured": f"{measured:,.0f}",
+        "step": units.format(1408 / measured, "s", 3),
+        "ours": f"{ours:,.0f}",
+        "error": units.percent(ours / measured - 1, 0),
+        "fewer": share(1 - fewer / ours, 0),
+    }
 
 
 def numbers() -> dict[str, Any]:
@@ -76,6 +115,8 @@ def numbers() -> dict[str, Any]:
     near = [y / x for what in kinds for x, y in [deepep(what, 8)]]
     reach = [160e9 * x / y for what in kinds for x, y in [deepep(what, 8)]]
     return {
+        "fullest": _fullest(),
+        "rack": _rack(),
         "predict": {
             "total": f"{v3.total / 1e9:.0f}",
             "active": share((w.top_k + 1) / (w.n_experts + 1), 1),

@@ -55,8 +55,8 @@ def _context() -> dict[str, str]:
 
 def _schedules() -> dict[str, str]:
     """Waits and micro-batches kept of 16 stages, a unit for each part, from the orders as they run."""
-    ran = {kind: pipelines.timed(kind, 16, 32) for kind in ("1f1b", "zb-h1", "zb-v", "dualpipe")}
-    named = dict(zip(("plain", "h1", "v", "dual"), ran.values(), strict=True))
+    ran = {kind: pipelines.timed(kind, 16, 32) for kind in ("1f1b", "zb-h1", "zb-v", "dualpipe", "dualpipe-v")}
+    named = dict(zip(("plain", "h1", "v", "dual", "cut"), ran.values(), strict=True))
     waits = {name: f"{t.wait:g}" for name, t in named.items()}
     return waits | {f"kept_{name}": f"{max(t.kept):g}" for name, t in named.items()}
 

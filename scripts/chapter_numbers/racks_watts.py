@@ -25,6 +25,7 @@ RACK_POWER, RISE = 120e3, 10.0  # the round rack
 TRAY = {"node_mtbf": 264 * units.day, "repair": units.day}  # a tray fails as often as a node of Llama 3 did
 MTBF, NEAR, FAR, ALIVE, RESTART = 3 * 3600.0, 1.0, 30.0, 0.95, 300.0
 REPAIR, RECONFIGURE, GROUPS = 3600.0, 60.0, 16
+ALIKE = 0.3  # correlation of servers whose users sleep at the same hours
 SERVER, MADE, LIFE = 7000.0, 2500.0 + 8 * 150.0, 6 * 365.25  # W, kg, days
 
 
@@ -40,6 +41,48 @@ def lasting(seconds: float) -> str:
 def most(errors: Sequence[float]) -> float:
     """The largest error of a run."""
     return max(map(abs, errors))
+
+
+def _britain() -> dict[str, str]:
+    """What five years changed of a grid and of what waiting saves there."""
+    found: dict[str, str] = {}
+    for end, name in (("", "grid-great-britain"), ("_before", "grid-great-britain-2020")):
+        run = clock_runs()[name]
+        mean, half = sum(run.intensity) / 24, run.chosen[2]
+        found |= {
+            f"gb_swing{end}": share(swing(name)),
+            f"gb_chosen{end}": share(half),
+            f"gb_grams{end}": f"{mean * half:.0f} g",
+        }
+        found["gb_before" if end else "gb_now"] = f"{mean:.0f} g/kWh"
+    return found
+
+
+def _hall() -> dict[str, str]:
+    """A hundred servers on one line, in step and each for itself; a rack's amperes."""
+    count, plate, rack, low, high = 100, 10e3, 142e3, 54.0, 800.0
+    drawn = {"mean": 7e3, "deviation": 900.0}
+
+    def feeds(correlation: float) -> int:
+        fits = (
+            n for n in range(count, 2 * count) if energy.hall_peak(n, correlation=correlation, **drawn) <= count * plate
+        )
+        return max(fits) - count
+
+    peaks = [float(energy.hall_peak(count, correlation=r, **drawn)) for r in (1.0, 0.0)]
+    return {
+        **{k: units.format(v, "W", 2) for k, v in drawn.items()},
+        "plate": units.format(plate, "W", 2),
+        "step": units.format(peaks[0], "W", 3),
+        "serve": units.format(peaks[1], "W", 3),
+        "more": f"{feeds(0.0)}",
+        "alike": f"{ALIKE:g}",
+        "less": f"{feeds(ALIKE)}",
+        "rack": units.format(rack, "W", 3),
+        "low_amperes": f"{rack / low:,.0f} A",
+        "high_amperes": f"{rack / high:,.0f} A",
+        "copper": f"{(high / low) ** 2:,.0f}",
+    }
 
 
 def numbers() -> dict[str, Any]:
@@ -179,6 +222,7 @@ def numbers() -> dict[str, Any]:
             "flow": f"{flow:.1f} L/s",
             "minute": f"{60 * flow:.0f}",
         },
+        "hall": _hall(),
         "shift": {
             "swing": share(swing("grid-germany")),
             "bound": share(float(energy.shift_saving(swing("grid-germany"), 0.5)), 1),
@@ -188,6 +232,7 @@ def numbers() -> dict[str, Any]:
             "day": units.format(emitted["germany"], "kg", 2),
             "saved": f"{emitted['germany'] * half['germany']:.1f} kg",
             "made": f"{MADE / LIFE:.1f} kg",
+            **_britain(),
             "france": f"{emitted['france'] * half['france']:.1f} kg",
             "server": units.format(SERVER, "W"),
             "off": f"{100 * off:.1f}",

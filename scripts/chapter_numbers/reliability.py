@@ -76,6 +76,7 @@ def numbers() -> dict[str, Any]:
     rsc, seen, small = rows["rsc1-node-rate"], rows["rsc1-mttf-1024"], rows["rsc1-mttf-8"]
     rsc_node = reliability.observed_mtbf(rsc.inputs["node_days"] * DAY, rsc.value)
     projected = reliability.cluster_mtbf(rsc_node, seen.inputs["devices"] / seen.inputs["devices_per_node"])
+    ettr, left = rows["rsc1-ettr"].value, float(reliability.exact_goodput(HOUR, 0.0, seen.value, 5 * MINUTE))
     opt, together = rows["opt175b-machines-per-day"], rows["opt175b-common-failure"]
     opt_nodes = opt.inputs["devices"] // opt.inputs["devices_per_node"]
     opt_node = opt_nodes * reliability.observed_mtbf(DAY, opt.value)
@@ -153,6 +154,13 @@ def numbers() -> dict[str, Any]:
             "scaled": f"{reliability.cluster_mtbf(small.value, 128) / HOUR:.1f} h",
             "off": _share(reliability.cluster_mtbf(small.value, 128) / seen.value - 1, 0),
             "more": f"{seen.inputs['devices'] / small.inputs['devices']:.0f}",
+        },
+        "ettr": {
+            "rsc": f"{ettr:g}",
+            "free": _share(left),
+            "queue": f"{seen.value * (left / ettr - 1) / MINUTE:.0f} minutes",
+            "byte": _share(rows["byterobust-effective-time"].value, 0),
+            "byte_devices": f"{rows['byterobust-effective-time'].inputs['devices']:,}",
         },
         "opt": {
             "per_day": f"{opt.value:g}",

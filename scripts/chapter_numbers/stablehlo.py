@@ -1,6 +1,8 @@
 """Chapter 19, StableHLO."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from chapter_numbers import share as _share
@@ -68,6 +70,21 @@ def _in_place() -> dict[str, str]:
     kept, copied = _decode((0,)).bytes, _decode(()).bytes
     cache = hlo.TensorType("bf16", (8192, 1024)).bytes
     return {"cache": _moved(cache), "moved": _moved(kept), "copied": _moved(copied), "times": f"{copied / kept:.1f}"}
+
+
+def _torch() -> dict[str, str]:
+    """A layer's decode step as torch.export wrote it, without and with the marks of two caches that it may write over."""
+    path = Path(__file__).parents[2] / "tests/data/hlo/torch_decode_step.json"
+    program = hlo.from_json(path.read_text(encoding="utf-8"))
+    copied, kept = (hlo.estimate(replace(program, donated=marks), "H100").bytes for marks in ((), (2, 3)))
+    held = hlo.TensorType("bf16", (32, 4096, 128)).bytes
+    least = 2 * held + hlo.TensorType("bf16", (16384, 4096)).bytes
+    return {
+        "cache": _moved(held),
+        "copied": _moved(copied),
+        "saved": _moved(copied - kept),
+        "times": f"{kept / least:.1f}",
+    }
 
 
 def _splats() -> dict[str, str]:
@@ -148,6 +165,7 @@ def numbers() -> dict[str, Any]:
             "products_traffic": _share(sum(n.cost.bytes for n in products) / traffic, 0),
         },
         "donated": _in_place(),
+        "torch": _torch(),
         "splat": _splats(),
         "conv": {
             "met": str(met),

@@ -39,6 +39,21 @@ def _below(found: explore.Frontier, run: str) -> list[float]:
     return times
 
 
+def _guesses() -> dict[str, str]:
+    found = evidence.checks("service")
+    fading = [c.others["fading"] for c in found]
+    even, seven, three = (float(inference.fading_tokens(0.8, f, n)) for f, n in ((1.0, 7), (0.9, 7), (0.9, 3)))
+    return {
+        "least": f"{min(fading):.2f}",
+        "most": f"{max(fading):.2f}",
+        "fading": share(max(abs(c.error) for c in found), 1),
+        "even": share(max(c.error_of("even") for c in found), 1),
+        "seven_even": f"{even:.1f}",
+        "seven": f"{seven:.1f}",
+        "last": f"{seven - three:.1f}",
+    }
+
+
 def _published() -> dict[str, str]:
     """The fronts that InferenceX publishes beside ours, one token guessed in a step."""
     inputs = evidence.measurements("service")["front-b200-most"].inputs
@@ -188,6 +203,7 @@ def numbers() -> dict[str, Any]:
             "gb200_wide": units.percent(above["sglang-gb200", "fp4"], 0),
         },
         "published": _published(),
+        "guesses": _guesses(),
         "fronts": {
             "tried": _tokens(r1["GB200 NVL72"].tried),
             "gb200_ratio": f"{at_50['GB200 NVL72'] / at_50['B200']:.1f}",

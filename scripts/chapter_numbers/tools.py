@@ -38,6 +38,18 @@ def numbers() -> dict[str, Any]:
         **found,
         "date": str(tools.conditions()["date"]),
         "held": _held(),
+        "year": {  # what their own documents say: versions, and errors that they claim
+            "date": "2026-11-24",
+            "aiconfigurator": "0.12.0",
+            "vidur": "0.0.26",
+            "servcalc": "0.1.0",
+            "ridgepoint": "0.1.2",
+            "harvard": str(tools.tools()["mlsysim-harvard"].version),
+            "sim_tpot": "1.7 %",
+            "sim_ttft": "+1.3 to −13.6 %",
+            "ridge": "1 %",
+            "harvard_error": "15 to 30 %",
+        },
         "seen": str(sum(q.seen != "no" for q in tools.questions().values())),
         "step": {"ours": _single("step-four", "size-it"), "gpu_poor": _single("step-four", "gpu_poor")},
         "hours": {

@@ -29,14 +29,19 @@ def words(text: str) -> int:
     return len(re.sub(r"\{\{<.*?>\}\}", "1", _LINE.sub("", text)).split())
 
 
+def core(text: str) -> int:
+    """Words of what stands unfolded in a chapter."""
+    return words(_FOLD.sub("", text))
+
+
 def minutes(text: str) -> tuple[int, int]:
     """Minutes for the core of a chapter and for what is folded in it, to five minutes.
 
     >>> minutes("word " * 900 + '\\n::: {.callout-note collapse="true" title="In depth"}\\n' + "word " * 450 + "\\n:::\\n")
     (10, 5)
     """
-    core, whole = words(_FOLD.sub("", text)), words(text)
-    return max(5, 5 * round(core / PACE / 5)), max(5, 5 * round((whole - core) / PACE / 5))
+    read, whole = core(text), words(text)
+    return max(5, 5 * round(read / PACE / 5)), max(5, 5 * round((whole - read) / PACE / 5))
 
 
 def chapters() -> list[list[Path]]:

@@ -1,9 +1,7 @@
 """What printed a number of the prose: its expression, the inputs of that, equations, sources, and the tests that hold it."""
 
 import ast
-import importlib
 import inspect
-import pkgutil
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -11,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import mlsysim
 from mlsysim import catalog, equations, evidence
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,11 +114,8 @@ def _places() -> dict[str, str]:
 
 @cache
 def _by_name() -> dict[str, list[Any]]:
-    for found_module in pkgutil.walk_packages(mlsysim.__path__, "mlsysim."):  # equations register when imported
-        if not found_module.name.endswith("__main__"):
-            importlib.import_module(found_module.name)
     found: dict[str, list[Any]] = {}
-    for equation in equations.REGISTRY.values():
+    for equation in equations.registered().values():
         found.setdefault(equation.name, []).append(equation)
     return found
 

@@ -15,6 +15,7 @@ PLACEHOLDER = "OWNER/REPOSITORY"
 MATHS = re.compile(
     r'<math display="(\w+)".*?<annotation encoding="application/x-tex">(.*?)</annotation>.*?</math>', re.S
 )
+KEYS = re.compile(r"\[@(eq-[\w-]+)\]")
 SVG = re.compile(r"<svg\b|</svg>")
 SMALLER = 0.9  # the sans-serif of print is wider than that of most screens, and words in a drawing have their room
 MOVING = (
@@ -187,6 +188,16 @@ def _own_links(node: Any, site: str) -> None:
 def join(folder: Folder, pages: dict[str, Any]) -> str:
     """All pages as one: ids carry their page's name, links between pages point into the book, others to the site."""
     slugs = {url: slug(url) for url in pages}
+    numbers = {
+        one["id"]: f"Equation {one.select_one('.equation-number').text.strip('()')}"
+        for page in pages.values()
+        for one in page.select(".equation[id]")
+    }
+    for page in pages.values():  # what a listing printed names equations by their labels
+        for one in page.find_all(string=KEYS):
+            one.replace_with(KEYS.sub(lambda m: numbers.get(m[1], m[1][3:].replace("-", " ")), one))
+        for one in page.select("a.live-equation"):
+            one.string = numbers.get(str(one["href"]).partition("#")[2], one.text)
     wanted = set()
     for url, page in pages.items():
         here = os.path.dirname(url)

@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import math
+import random
 import re
 import subprocess
 import sys
@@ -10,8 +12,10 @@ import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-import make_exercises  # scripts, not packages
+import course_plan  # scripts, not packages
+import make_exercises
 import make_kit
+import numpy as np
 import pytest
 from slides import decks
 from slides.deck import ANSWER, NEARLY, NoDeck
@@ -149,13 +153,18 @@ def test_a_prairielearn_question_finds_the_library_in_its_course(tmp_path: Path)
 
 
 def test_the_test_before_and_the_test_after_ask_the_same_with_other_numbers() -> None:
-    assert len(make_kit.TWELVE) == len(set(make_kit.TWELVE)) == 12
-    before, key_before = make_kit.twelve("before")
-    after, key_after = make_kit.twelve("after")
+    assert len(make_kit.TWENTY) == len({exercise(id).objective for id in make_kit.TWENTY}) == 20
+    before, key_before = make_kit.twenty("before")
+    after, key_after = make_kit.twenty("after")
     assert before != after
+    assert "text with a unit" not in before  # there are choices, and no computer
+    for text, seed in ((before, "before"), (after, "after")):
+        for id in make_kit.TWENTY:
+            device = exercise(id).draw(seed).texts().get("device")
+            assert device is None or f"({device}: dense bf16 peak" in text
     for rows, seed in ((key_before, "before"), (key_after, "after")):
         table = list(csv.DictReader(io.StringIO(make_kit._csv(rows))))
-        for id in make_kit.TWELVE:
+        for id in make_kit.TWENTY:
             several = [r for r in table if r["exercise"] == id]
             assert len(several) >= 3
             assert sum(r["right"] == "1" for r in several) == 1
@@ -165,25 +174,78 @@ def test_the_test_before_and_the_test_after_ask_the_same_with_other_numbers() ->
             assert exercise(id).title in (before if seed == "before" else after)
 
 
-@pytest.mark.parametrize(("before", "after", "gain"), [(4, 10, 0.75), (0, 12, 1.0), (6, 3, -0.5), (12, 12, 0.0)])
+@pytest.mark.parametrize(("before", "after", "gain"), [(4, 12, 0.5), (0, 20, 1.0), (10, 5, -0.5), (20, 20, 0.0)])
 def test_normalised_gain(before: int, after: int, gain: float) -> None:
-    assert make_kit.gain(before, after) == gain
+    assert course_plan.gain(before, after) == gain
+
+
+@pytest.mark.independent
+def test_an_effect_is_that_of_a_textbook(tmp_path: Path) -> None:
+    """Borenstein et al. 2009, chapter 4: 50 pairs, a change of 3, a deviation of 7.1005, a correlation of 0.7."""
+    rng = np.random.default_rng(4)
+    first, second, _ = (
+        np.linalg.qr(np.column_stack([np.ones(50), rng.normal(size=(50, 2))]))[0].T[[1, 2, 0]] * 7.0
+    )  # of unit length
+    made = course_plan.effect(
+        (100 + 7.1005 * first).tolist(), (103 + 7.1005 * (0.7 * first + math.sqrt(1 - 0.7**2) * second)).tolist(), 200
+    )
+    assert made.g == pytest.approx(0.4160, abs=2e-4)
+    assert (made.g_range[1] - made.g) / 1.96 == pytest.approx(math.sqrt(0.0127), rel=0.01)
+    file = tmp_path / "scores.csv"
+    file.write_text("student,before,after\na,4,12\nb,8,14\nc,6,\nd,10,15\ne,5,11\n", encoding="utf-8")
+    found = course_plan.read(file)
+    assert found.students == 4 and found.gain == pytest.approx((8 / 16 + 6 / 12 + 5 / 10 + 6 / 15) / 4)
+    for wrong in (
+        "student\na\n",
+        "before,after\n1,2\n3,4\n",
+        "before,after\n1,x\n3,4\n5,6\n",
+        "before,after\n1,2\n3,99\n5,6\n",
+    ):
+        file.write_text(wrong, encoding="utf-8")
+        with pytest.raises(InputError):
+            course_plan.read(file)
+
+
+def test_a_syllabus_has_the_hours_of_the_book_and_of_its_exercises() -> None:
+    for weeks, count in ((course_plan.FOURTEEN, 14), (course_plan.SIX, 6)):
+        rows = course_plan.syllabus(weeks).splitlines()[2:]
+        assert len(rows) == count + 1
+        for row, (_, what) in zip(rows, weeks, strict=False):
+            cells = [c.strip() for c in row.strip("|").split("|")]
+            ids = re.findall(r"`(\d\d\.\d+)`", cells[3])
+            names = [x for x in what if isinstance(x, str)]
+            hours = sum(EXERCISES[i].minutes for i in ids) / 60
+            hours += sum(h for n in names for _, h in capstones.texts(n)["milestones"])
+            assert float(cells[5]) == pytest.approx(hours, abs=0.051)
+            read = len(what) - len(names)
+            assert 0.4 * read <= float(cells[4]) <= 0.8 * read  # a chapter's core stays within 45 minutes
+    kit = make_kit._README
+    assert "course_plan.py scores.csv" in kit and "{fourteen}" in kit
+    assert "{{< include _syllabi.qmd >}}" in (ROOT / "book" / "teaching.qmd").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["training", "serving"])
-def test_a_capstone_accepts_its_sample_and_says_what_is_missing(name: str) -> None:
+@pytest.mark.parametrize("name", make_exercises.CAPSTONES)
+def test_a_capstone_grades_its_own_examples_and_says_what_is_missing(name: str) -> None:
+    text = capstones.texts(name)
+    assert sum(points for points, _ in text["rubric"]) == 10
+    points = []
+    for grade in capstones.GRADES:
+        found = capstones.check_report(name, capstones.sample(name, "ada", grade), "ada")
+        assert found.grade(text[grade]["marks"]) == grade, (grade, found)
+        assert all(0 <= m <= most for m, (most, _) in zip(text[grade]["marks"], text["rubric"], strict=True))
+        points.append(found.points)
+    assert points == sorted(points, reverse=True) and len(set(points)) == 3
     report = capstones.sample(name, "ada")
-    found = capstones.check_report(name, report, "ada")
-    assert found.points == found.full >= 10
-    assert f"of {found.full:g} points" in repr(found)
     if name == "training":
-        worse = report | {"days": [1.0, 2.0, 3.0]}
-        large = report | {"plan": {"tp": 1, "pp": 1, "micro_batch": 64, "recompute": "none"}}
-        assert capstones.check_report(name, large, "ada").points <= found.points - 2
-    else:
-        worse = report | {"devices": [1, 1, 1]}
-    assert capstones.check_report(name, worse, "ada").points <= found.points - 2
+        assert capstones.check_report(name, report, "ada").points == capstones.check_report(name, report, "ada").full
+        large = report | {"plan": {"dp": 8 * report["nodes"], "micro_batch": 2, "recompute": "none"}}
+        assert capstones.check_report(name, large, "ada").points <= points[0] - 2
+        with pytest.raises(InputError, match="8 devices"):
+            capstones.check_report(name, report | {"plan": {"dp": 8}}, "ada")
+    if name == "machine":
+        copied = report | {"measured": [r[1] for r in report["ranges"]]}
+        assert "no measurements" in repr(capstones.check_report(name, copied, "ada"))
     with pytest.raises(InputError, match="the parts that the brief names"):
         capstones.check_report(name, {}, "ada")
     with pytest.raises(UnknownNameError):
@@ -191,15 +253,35 @@ def test_a_capstone_accepts_its_sample_and_says_what_is_missing(name: str) -> No
     assert "**" in capstones.brief(name, "ada") != capstones.brief(name)
 
 
-def test_capstones_have_a_brief_a_rubric_a_sample_and_a_page() -> None:
+@pytest.mark.independent
+def test_nobody_earns_more_than_by_the_range_in_which_they_believe() -> None:
+    """The honesty row of the capstone, in the mean over what may be measured: bolder and more timid ranges earn less."""
+    report, drawn = capstones.sample("machine", "ada"), random.Random(7)
+    likely = [r[1] for r in report["ranges"]]
+    worlds = [[x * math.exp(drawn.gauss(0, 0.2)) for x in likely] for _ in range(100)]
+    earned = {}
+    for width in (0.05, 0.5, 1.0, 2.0, 4.0):  # of the honest one, whose ends are 1.2816 deviations away
+        size = width * 1.2816 * 0.2
+        said = report | {"ranges": [[x * math.exp(-size), x, x * math.exp(size)] for x in likely]}
+        rows = [capstones._machine(said | {"measured": world}, "ada")[-1] for world in worlds]
+        earned[width] = sum(r[1] for r in rows) / len(rows)
+    assert max(earned, key=lambda w: earned[w]) == 1.0, earned
+    assert earned[1.0] > 0 > earned[0.05]  # sure of what one cannot know: worse than to say nothing
+
+
+@pytest.mark.slow
+def test_a_machine_can_be_measured_as_its_capstone_asks() -> None:
+    times = capstones.measured(capstones.works("ada")[:2])
+    assert len(times) == 2 and all(1e-6 < t < 10 for t in times)
+
+
+def test_capstones_have_a_brief_milestones_a_rubric_and_examples() -> None:
     for name in make_exercises.CAPSTONES:
         for who in ("student", "master"):
             text = (ROOT / "exercises" / "capstones" / name / f"{who}.ipynb").read_text(encoding="utf-8")
-            assert "capstones.brief(" in text
-            assert "capstones.check_report(" in text
-            assert ("capstones.sample(" in text) == (who == "master")
-        assert len(capstones.PAGES[name]) > 500
-    assert len(capstones.RUBRIC) >= 5
+            assert "capstones.brief(" in text and "capstones.check_report(" in text and "## Milestones" in text
+            assert text.count("capstones.sample(") == (3 if who == "master" else 0)
+        assert len(capstones.texts(name)["distinction"]["page"]) > 500
 
 
 # Slides

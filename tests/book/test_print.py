@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import build_print
 import pytest
 import stamp
+from bs4 import BeautifulSoup
 from printing.paper import Paper
 from printing.stills import Folder, join, still
 
@@ -89,6 +90,18 @@ def test_links_hold_outside_the_site_and_names_are_told_apart(tmp_path: Path) ->
     lost = Folder(tmp_path)
     join(lost, {"a.html": still(lost, "a.html", "<h1>A</h1><a href='#no'>a</a>", {}, tmp_path)})
     assert lost.problems == ["no anchor p-a--no"]
+
+
+@pytest.mark.regression
+def test_what_was_printed_names_equations_by_number(tmp_path: Path) -> None:
+    """The first page of the PDF had *[@eq-utilisation]*."""
+    law = '<h1>L</h1><span class="equation" id="eq-law">y = x <span class="equation-number">(1.2)</span></span>'
+    first = "<h1>F</h1><pre><code>4 = 2 * 2  [@eq-law]\n9 = 3  [@eq-other-law]</code></pre>"
+    first += '<a class="live-equation" href="book/01-l.html#eq-law">law</a>'
+    pages = {"index.html": BeautifulSoup(first, "html.parser"), "book/01-l.html": BeautifulSoup(law, "html.parser")}
+    said = BeautifulSoup(join(Folder(tmp_path), pages), "html.parser")
+    assert said.pre.text == "4 = 2 * 2  Equation 1.2\n9 = 3  other law"  # type: ignore[union-attr]
+    assert said.a.text == "Equation 1.2"  # type: ignore[union-attr]
 
 
 def test_a_small_book_becomes_typst(printed: tuple[build_print.Printed, Path], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Every slider view of every notebook draws, says its numbers with units, and has presets in range; a curve is the numbers."""
 
+import contextlib
 import json
 import math
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crossings import crossings
 from live import extract
 from made import NOTEBOOKS
 
@@ -110,6 +112,41 @@ def test_words_of_a_drawing_can_be_read_on_a_phone(chapter: dict[str, Explored])
 
 
 @pytest.mark.slow
+@pytest.mark.regression
+def test_no_words_of_a_view_are_crossed(chapter: dict[str, Explored]) -> None:
+    """Curves and dotted lines ran through names in 34 of 152 views, and their presets were not looked at."""
+    for name, view in chapter.items():
+        for words, moved in {"start": {}, **view.presets}.items():
+            kept = {k: view.controls[k].values()[view.controls[k].nearest(v)] for k, v in moved.items()}
+            assert crossings(view.at(**kept).drawing.svg()) == [], (name, words)  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+@pytest.mark.regression
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_no_words_of_a_printed_drawing_are_crossed(path: Path) -> None:
+    """In 23 figures a line ran through a name."""
+    outputs = [o.get("data", {}) for c in json.loads(path.read_text("utf-8"))["cells"] for o in c.get("outputs", [])]
+    drawn = ["".join(d["image/svg+xml"]) for d in outputs if "image/svg+xml" in d]
+    drawn += [svg for d in outputs for svg in re.findall(r"<svg .*?</svg>", "".join(d.get("text/html", "")), re.S)]
+    assert [bad for svg in drawn if (bad := crossings(svg))] == [] and drawn
+
+
+@pytest.mark.independent
+def test_what_crosses_words_is_found() -> None:
+    def drawn(inside: str) -> list[tuple[str, str]]:
+        return crossings(f'<svg xmlns="http://www.w3.org/2000/svg" font-size="10"><g fill="none">{inside}</g></svg>')
+
+    word = '<text x="10" y="20">name</text>'
+    assert drawn(word + '<path d="M0 16L80 17" stroke="red"/>') == [("name", "a line")]
+    assert drawn(word + '<path d="M0 22L80 23" stroke="red"/><path d="M0 16h60" stroke="none"/>') == []
+    covered = f'<path d="M0 16h60" stroke="red"/><rect x="5" y="5" width="60" height="30" fill="white"/>{word}'
+    assert drawn(covered) == [] and drawn(f'<circle cx="12" cy="18" r="4"/>{word}') == [("name", "a point")]
+    moved = f'{word}<g transform="translate(0 40)"><path d="M0 -24v1l80 0" stroke="red"/></g>'
+    assert drawn(moved) == [("name", "a line")] and drawn(word * 2) == [("name", "name")]
+
+
+@pytest.mark.slow
 def test_sliders_have_words_and_units_and_presets_lie_in_range(chapter: dict[str, Explored]) -> None:
     for name, view in chapter.items():
         assert 1 <= len(view.presets) <= 3, name
@@ -124,6 +161,18 @@ def test_sliders_have_words_and_units_and_presets_lie_in_range(chapter: dict[str
             changed = view.at(**kept)
             assert changed.rows() != view.at().rows(), (name, words)
             assert [n[0] for n in changed.numbers()] == [n[0] for n in view.at().numbers()], (name, words)
+
+
+@pytest.mark.slow
+@pytest.mark.regression
+def test_the_first_step_of_the_first_slider_changes_a_number(chapter: dict[str, Explored]) -> None:
+    for name, view in chapter.items():
+        argument, control = next(iter(view.controls.items()))
+        offered = control.values()
+        at = control.nearest(view.start[argument])
+        moved = offered[at + 1] if at + 1 < len(offered) else offered[at - 1]
+        with contextlib.suppress(InputError):  # which says what would have to change as well
+            assert view.at(**{argument: moved}).rows() != view.at().rows(), (name, argument, moved)
 
 
 @pytest.mark.slow
@@ -283,10 +332,9 @@ def test_a_sentence_says_what_the_numbers_mean_where_the_sliders_stand() -> None
 
 
 @pytest.mark.slow
-def test_nine_views_of_ten_say_a_sentence() -> None:
-    every = [view.at().meaning for chapter in book().values() for view in chapter.values()]
-    assert sum(map(bool, every)) >= 0.9 * len(every)
-    assert not [said for said in every if re.search(r"nan|inf\b|“”", said)]
+def test_every_view_says_a_sentence() -> None:
+    every = {(n, name): view.at().meaning for n, chapter in book().items() for name, view in chapter.items()}
+    assert [view for view, said in every.items() if not said or re.search(r"nan|inf\b|“”", said)] == []
 
 
 def test_curves_are_placed_where_they_belong() -> None:

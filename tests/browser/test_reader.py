@@ -1,5 +1,7 @@
 """What a page gives its reader beyond its text: a guess that comes back, links that show, tables that sort, and search."""
 
+import math
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -27,6 +29,26 @@ def test_a_guess_is_kept_and_comes_back_at_its_answer_beside_the_book_s(book_sit
     assert "eight <b>rows</b>" in told
     yours, ours = (page.locator(f".guessed circle.guess-{who}").bounding_box()["x"] for who in ("yours", "book"))
     assert yours - ours > 100  # a factor of eight on an axis of one decade or two
+
+
+def test_a_guess_stands_in_the_view_whose_axis_it_is(book_site: str, page: Any) -> None:
+    page.goto(f"{book_site}/book/11-reliability.html")
+    field, view = (
+        page.get_by_role("textbox", name="How often should it have saved"),
+        page.locator("[data-live-view=view_interval]"),
+    )
+    field.fill("600 s")  # ten minutes, on an axis of minutes
+    here, line = view.locator("p.guess-here"), view.locator("path.guess-here")
+    assert here.inner_text() == "Your guess: 600 s"
+    start, end, low, high, log = view.locator("svg").get_attribute("data-x").split()
+    share = math.log(10 / float(low)) / math.log(float(high) / float(low))
+    assert log == "log" and float(re.match(r"M([\d.]+) ", line.get_attribute("d"))[1]) == pytest.approx(
+        float(start) + share * (float(end) - float(start))
+    )
+    field.fill("9 s")
+    assert line.count() == 0 and here.inner_text() == "Your guess: 9 s, beyond this axis"
+    field.fill("")
+    assert here.count() == 0
 
 
 def test_without_scripts_a_prediction_reads_as_before(book_site: str, browser: Any) -> None:
@@ -157,9 +179,9 @@ def test_one_field_finds_rows_in_tables_that_are_folded(book_site: str, page: An
     assert field.is_visible()  # and not in the first fold itself
     rows = page.locator("main tbody tr", has_text="H200")
     assert rows.first.is_hidden()
-    field.fill("h200 decode")
+    field.fill("h200 throughput")
     rows.locator("visible=true").first.wait_for()
     seen = page.locator("main table:has(button.sort) tbody tr:visible").all_inner_texts()
     assert seen
-    assert all("h200" in row.lower() and "decode" in row.lower() for row in seen)
+    assert all("h200" in row.lower() and "throughput" in row.lower() for row in seen)
     assert page.locator(".filter output").inner_text().startswith(f"{len(seen)} of ")

@@ -17,8 +17,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "scripts" / "maintain"), str(ROOT / "tests" / "commands")]
 
 from audit_access import AXE  # noqa: E402
-from test_runs import BENCH  # noqa: E402
-from test_sizing import CASES  # noqa: E402
+from test_sizing import CASES, RUN  # noqa: E402
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 RESTS = "() => ['ready', 'error'].includes(document.getElementById('size-it').dataset.state)"
@@ -123,16 +122,6 @@ def test_an_address_a_command_a_config_and_an_error(live_site: str, page: Any, w
     page.wait_for_function("() => document.querySelector('.size-answer').innerText.includes('tokens of cache: ')")
     page.wait_for_function(RESTS)
     page.locator("[name=config]").fill("")
-    run = tmp_path / "run.json"
-    run.write_text(json.dumps(BENCH), encoding="utf-8")
-    for name, value in {"model": "Llama-3.1-8B", "device": "H100", "count": "", "tp": "", "max_model_len": ""}.items():
-        page.locator(f"[name={name}]").evaluate("(field, value) => { field.value = value; }", value)
-    page.locator("[name=task]").select_option("serve")
-    page.locator("#size-run").set_input_files(run)
-    page.get_by_text("Without it:").first.wait_for(state="attached")
-    assert "mean_tpot" not in page.url, "the run stays here"
-    page.wait_for_function(RESTS)
-    page.locator("[name=measured]").fill("")
     page.locator("[name=model]").fill("Lama")
     page.get_by_role("button", name="Size it").click()
     page.get_by_role("alert").get_by_text("unknown model 'Lama'").wait_for()
@@ -228,3 +217,25 @@ def test_without_scripts_the_worked_example_stands(live_site: str, browser: Any)
     assert not page.locator("#size-it :is(input, select, textarea)").locator("visible=true").count()
     assert page.locator(".size-asked").is_visible() and "Llama-3.1-8B" in page.locator(".size-asked").inner_text()
     context.close()
+
+
+def test_a_run_of_one_s_own_moves_the_answer_and_leaves_the_browser_by_no_way(
+    live_site: str, page: Any, watch: Any, tmp_path: Path
+) -> None:
+    seen = watch(page, live_site)
+    form = {"model": "Llama-3.1-8B", "device": "H100", "rate": "20", "itl": "20 ms"}
+    page.goto(f"{live_site}/book/size-it.html#size?{urlencode({'task': 'serve', **form})}")
+    page.wait_for_function(RESTS)
+    plain = page.locator(".size-first strong").all_inner_texts()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(f"{request.url} {request.post_data or ''}"))
+    file = tmp_path / "bench.json"
+    file.write_text(RUN)
+    page.locator("#size-run").set_input_files(file)
+    page.wait_for_function("() => document.querySelector('.size-answer').innerText.includes('Without it: ')")
+    page.wait_for_function(RESTS)
+    here = sizing.size({**form, "measured": RUN})
+    assert page.locator(".size-first strong").all_inner_texts() == [row["text"] for row in here["first"]] != plain
+    assert "measured" not in page.url and not any("total_output_tokens" in one for one in asked)
+    assert not seen.outside
+    assert not seen.errors

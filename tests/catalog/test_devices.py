@@ -240,6 +240,7 @@ PUBLISHED = [
     ("Gaudi-2", "peak_flops.bf16", 2 * 256**2 * 2 * 1.65e9, 0.002, "Bekman, two engines of 256 x 256 at 1650 MHz"),
     ("Ascend-910C", "peak_flops.bf16", 2 * 24 * 16**3 * 2 * 1.8e9, 0.001, "CANN, Ascend910B2: 24 cores of 16 x 16 x 16 at 1800 MHz, two dies"),
     ("Ascend-950PR", "peak_flops.bf16", 32 * 16**3 * 2 * 1.65e9, 0.002, "CANN, Ascend950PR: 32 cores of 16 x 16 x 16 at 1650 MHz"),
+    ("Ascend-950DT", "memory_bandwidth", 4e12, 0.001, "pc.schihei.de, New paradigms for AI infrastructure: HiZQ 2.0 of Huawei Connect 2025"),
 ]  # fmt: skip
 
 

@@ -531,12 +531,28 @@ def test_experts_without_weights_are_picked_and_cost_nothing() -> None:
     assert RECENT["published"]["meituan-longcat/LongCat-Flash-Chat"]["scales"] == module + 131072 * 6144
 
 
+@pytest.mark.independent
+def test_latent_attention_of_two_sizes_caches_a_window_and_what_an_indexer_reads() -> None:
+    """dots3_note: layers 0, 1, 5, ... meet 2,048 picked keys of all, the other 33 the last 512; 64 rotary numbers in both."""
+    read = from_hf_config(RECENT["defaults"]["dots3_note_text"]["config"])
+    for tokens in (300, 100_000):
+        picked, near = 13 * (512 + 64 + 128) * tokens, 33 * (1024 + 64) * min(tokens, 512)
+        assert memory.kv_cache_of(read, 1, tokens) == 2 * (picked + near)
+    cores = {(c.window, c.picked): (n, c.heads, c.qk_dim) for n, c in read.cores}
+    assert cores == {(0, 2048): (13, 128, 128 + 64), (512, 0): (33, 64, 192 + 64)}
+    longer = [
+        inference.decode_step(inference.deploy(read, "B200", tp=8), context=n, batch=8).time for n in (4_000, 64_000)
+    ]
+    assert longer[0] < longer[1] < 2 * longer[0]
+    given = RECENT["defaults"]["dots3_note_text"]["config"] | {"sliding_window": 256, "index_topk": 1024}
+    assert {(c.window, c.picked) for _, c in from_hf_config(given).cores} == {(0, 1024), (256, 0)}
+
+
 @pytest.mark.parametrize(
     "kind",
     [
         "diffllama",
         "doge",
-        "dots3_note_text",
         "inkling_text",
         "jetmoe",
         "mistral_large4",

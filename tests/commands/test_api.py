@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,10 @@ from mlsysim import (
     training,
 )
 from mlsysim.api.arguments import Defaults
-from mlsysim.api.asked import Formats, formats_of
+from mlsysim.api.asked import formats_of
+from mlsysim.api.prefixes import Prefixes
 from mlsysim.errors import InputError, UnknownNameError
+from mlsysim.memory.quantised import Formats
 from mlsysim.parallelism import Plan
 from mlsysim.transformer import parameter_count
 
@@ -128,13 +131,19 @@ def by_hand(
 ) -> int | None:
     """The fewest replicas, counted up one by one; None where a lone request misses a target."""
     d = inference.deploy(model, device, tp=tp)
-    made = capacity.replica_of(d, input_len=lens[0], output_len=lens[1])
-    times = [factor * t for t in made.step_times]
-    one = capacity.replica(
-        lambda n: times[n - 1],
-        made.max_running,
-        prefill_time=factor * made.prefill_time,
-        output_len=lens[1],
+    asked = {"input_len": lens[0], "output_len": lens[1]}
+    made = capacity.replica_of(d, **asked)
+    context, budget = (
+        float(capacity.sequences(d, **asked).tokens),
+        float(d.server_memory().given["max_num_batched_tokens"]),
+    )
+    prompt = Prefixes(*lens).prompts(d, context, made.step_times, budget)[0].slower(factor)
+    one = replace(
+        made,
+        step_times=tuple(factor * t for t in made.step_times),
+        prefill_time=prompt.time,
+        added_times=prompt.added,
+        prompt_steps=prompt.steps,
         prompt_variation=0.0,
     )
     places = one.max_running if slo.itl is None else one.batch_in_pace(slo.itl)

@@ -1,8 +1,11 @@
 """The chain of every door, from its number to the sources: the headline is recomputed from the printed lines alone."""
 
 import dataclasses
+import functools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,8 @@ from mlsysim._numeric.traced import given, plain
 from mlsysim.errors import InputError
 from mlsysim.parallelism import Plan
 from mlsysim.results import Explanation
+from mlsysim.serving_steps import Batch
+from mlsysim.serving_steps.mixed import MixedSteps
 
 pytestmark = pytest.mark.independent
 
@@ -60,27 +65,55 @@ class Lines:
     def _computed(self, term: Mapping[str, Any]) -> Any:
         given = {n: a["value"] if a["from"] is None else self.value(a["from"]) for n, a in term["arguments"].items()}
         names = {n: a["from"] for n, a in term["arguments"].items()}
-        own = {"at_batch": self._at_batch(names), "each_batch": self._each(names, term), **FUNCTIONS}
-        formula = compile(term["formula"], term["name"], "eval")
-        return eval(formula, {"__builtins__": {}}, {**PRINTED, **own, **given})
+        own = {
+            "at_batch": self._at_batch(names),
+            "each_batch": self._each(names, term),
+            "added": self._added(names, term),
+            **FUNCTIONS,
+        }
+        return eval(_compiled(term["formula"]), {"__builtins__": {}}, {**PRINTED, **own, **given})
 
     def _at_batch(self, names: Mapping[str, str | None]) -> Callable[[Any, float], float]:
         """The line of a step once more, with another batch."""
 
         def again(_: Any, batch: float) -> float:
-            step = next(
-                n for n in self.terms if n.startswith("step of ") and ":" not in n and n != "step of each batch"
-            )
-            other = Lines.__new__(Lines)
-            other.terms, other.head, other.known = self.terms, step, {}
-            other.inputs = {**self.inputs, "batch": {"value": batch}}
-            return float(other.value(step))
+            step = next(n for n in self.terms if re.fullmatch(r"step of \d+", n))
+            return self._with(step, {"batch": batch})
 
         return again
+
+    def _with(self, name: str, others: Mapping[str, float]) -> float:
+        """A line once more, with other inputs."""
+        other = Lines.__new__(Lines)
+        other.terms, other.head, other.known = self.terms, name, {}
+        other.inputs = {**self.inputs, **{n: {"value": v} for n, v in others.items()}}
+        return float(other.value(name))
+
+    def _added(self, names: Mapping[str, str | None], term: Mapping[str, Any]) -> Callable[..., list[float]]:
+        """What a prompt adds to each batch: its parts one after the other beside some batches, and straight lines between."""
+
+        def summed(_: Any, prompt: float, cached: float, room: float, batches: Sequence[float]) -> list[float]:
+            found = []
+            for n in batches:
+                done, time = cached, 0.0
+                while done < prompt:
+                    new = min(prompt - done, max(1.0, room - n))
+                    beside = {"answers beside": n, "new tokens beside": new, "cached tokens beside": done}
+                    time, done = time + self._with(part, beside), done + new
+                found.append(time)
+            return list(np.interp(range(1, len(term["value"]) + 1), batches, found))
+
+        part = next((n for n in names.values() if n and n.startswith("what a prompt adds to a step of")), "")
+        return summed
 
     def _each(self, names: Mapping[str, str | None], term: Mapping[str, Any]) -> Callable[[Any], list[float]]:
         again = self._at_batch(names)
         return lambda _: [again(None, float(n + 1)) for n in range(len(term["value"]))]
+
+
+@functools.cache
+def _compiled(formula: str) -> CodeType:
+    return compile(formula, formula, "eval")
 
 
 def _states(rate: float, each: Sequence[float], crowd: float) -> tuple[list[float], list[float]]:
@@ -108,6 +141,10 @@ def batch_variance(rate: float, each: Sequence[float], crowd: float) -> float:
 def throughputs(prompt: float | Sequence[float], steps: Sequence[float], count: float) -> list[float]:
     prompts = np.broadcast_to(prompt, len(steps))
     return [n / (n * p + count * t) for n, (p, t) in enumerate(zip(prompts, steps, strict=True), 1)]
+
+
+def mixed(share: float, some: Sequence[float], rest: Sequence[float]) -> list[float]:
+    return [share * x + (1 - share) * y for x, y in zip(some, rest, strict=True)]
 
 
 def last(values: Sequence[float]) -> float:
@@ -189,7 +226,7 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         batch_full, batch_mean, batch_variance, throughputs, found_busy, share_in_pace, fewest_replicas, fewest_below_one, most_in_pace,
-        largest_rate, fastest_that_fits, last, in_batches,
+        largest_rate, fastest_that_fits, last, in_batches, mixed,
     )
 } | {"int": int, "even_share": lambda size, room: size if size <= room else math.gcd(int(size), int(room))}  # fmt: skip
 
@@ -220,6 +257,38 @@ def test_the_devices_of_a_service_follow_from_the_lines_alone() -> None:
         load.replica.step_times[-1], rel=1e-12
     )
     assert lines.value("step of each batch") == pytest.approx(list(load.replica.step_times), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "question"),
+    [
+        ("Qwen3-32B", {"input_len": 3000}),  # in parts of 2,048 tokens less the answers beside it
+        (
+            "gpt-oss-20B",
+            {"input_len": 3000, "cached_len": 2000, "hit_rate": 0.5},
+        ),  # a window, and prompts that miss the cache
+    ],
+)
+def test_what_a_prompt_adds_to_a_step_follows_from_its_operations(model: str, question: dict[str, Any]) -> None:
+    """With another rate among the inputs the lines give what the replica has with that rate: no time is baked into them."""
+    found = mlsysim.serve(model, "B200", slo=SLO(ttft=2.0), rate=10, **question)
+    lines = Lines(found.explain())
+    d, load = found.deployment, found.load
+    assert load is not None
+    added = pytest.approx(list(load.replica.added_times), rel=1e-9)
+    assert lines.value("what a prompt adds to each batch") == added
+    name = next(n for n in lines.terms if n.startswith("what a prompt adds to a step of "))
+    asked = {n: int(lines.inputs[f"{n} beside"]["value"]) for n in ("answers", "new tokens", "cached tokens")}
+    chunk, seen = [(asked["new tokens"], asked["cached tokens"])], [lines.value("tokens held")] * asked["answers"]
+    half = 0.5 * d.device.memory_bandwidth
+    lines.inputs["memory bandwidth"] = {"value": half}
+    steps = MixedSteps(
+        dataclasses.replace(d, machine=dataclasses.replace(d.machine, memory_bandwidth=half)), d.efficiencies
+    )
+    with_it, without = (steps.time(Batch.of(d.model, prompts, seen)) for prompts in (chunk, []))
+    lines.known.clear()
+    assert lines.value(name) == pytest.approx(with_it - without, rel=1e-6)
+    assert any(n.startswith("step of ") and n.endswith(" and a prompt: mlp: flops") for n in lines.terms)
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "mlsysim.cli", *args], capture_output=True, text=True, timeout=600)
 
 
-def test_roofline_prints_every_term_and_json_gives_si() -> None:
-    text = run(*ROOFLINE)
+def test_roofline_explains_every_term_and_json_gives_si() -> None:
+    text = run(*ROOFLINE, "--explain")
     assert text.returncode == 0
-    assert "compute-bound" in text.stdout
+    assert "compute-bound" in text.stdout and "[@eq-iron-law]" in text.stdout
     data = json.loads(run(*ROOFLINE, "--json").stdout)
     expected = roofline.kernel_time("H100", flops=1e12, bytes=1e9)
     assert data["time_s"] == expected.time
@@ -117,7 +117,7 @@ def test_a_device_of_your_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     file = tmp_path / "mine.toml"
     file.write_text('["My-Chip"]\nmemory_bandwidth = "2 TB/s"\npeak_flops.bf16 = "100 TFLOP/s"\n')
     arguments = ["--device-file", str(file), "--device", "My-Chip", "--flops", "1e12", "--bytes", "1e9"]
-    assert cli.main(["roofline", *arguments]) == 0
+    assert cli.main(["roofline", *arguments, "--explain"]) == 0
     out = capsys.readouterr().out
     assert "10 ms" in out
     assert "mine.toml" in out
@@ -196,7 +196,7 @@ def test_collective_leaves_the_choice_to_the_library_of_a_node() -> None:
     assert data["time_s"] == pytest.approx(sum(v for k, v in data.items() if k.endswith("_time_s")), rel=1e-12)
     ring = json.loads(run(*asked, "--algorithm", "ring", "--efficiencies", "datasheet", "--json").stdout)
     assert all("ring" in c["protocol"] for c in ring["candidates"])
-    assert "eq-chunked-transfer" in run(*asked).stdout
+    assert "eq-chunked-transfer" in run(*asked, "--explain").stdout
     for change, says in (
         (["--bandwidth", "50"], "--bandwidth does not go with --node"),
         (["--latency", "5 us"], "do not go with --node"),
@@ -216,7 +216,7 @@ def test_collective_leaves_the_choice_to_the_library_of_a_node() -> None:
 
 
 def test_collective_prints_its_equation_and_its_parts() -> None:
-    text = run(*COLLECTIVE, "--bandwidth", "50").stdout
+    text = run(*COLLECTIVE, "--bandwidth", "50", "--explain").stdout
     for part in ("eq-ring-allreduce", "bandwidth-bound", "50 GB/s", "given by the caller"):
         assert part in text
 
@@ -355,7 +355,7 @@ sys.exit(cli.main({command!r}))"""
         ([*ROOFLINE, "--efficiency", "5e-324", "--json"], "have no finite result"),
         ([*ROOFLINE, "--efficiency", "5e-324"], "have no finite result"),
         (["energy", "--devices", "8", "--time", "1e308", "--device", "H100", "--pue", "1.2", "--json"], "have no finite result"),
-        ([*ROOFLINE, "--device", "x" * 5000], "55 are known; 'mlsysim devices' lists them"),
+        ([*ROOFLINE, "--device", "x" * 5000], "56 are known; 'mlsysim devices' lists them"),
         (["sweep", "eq-ridge-point", "x" * 5000], "is not NAME=VALUES"),
         (["devices", "--what" + "x" * 5000], "unrecognized arguments: --whatxxx"),
         (["roofline", "--device", "H100", "--flops", "x" * 5000, "--bytes", "1"], "is not a quantity"),
@@ -458,7 +458,7 @@ def test_options_of_a_server_and_of_training_are_kept_apart(capsys: pytest.Captu
     ):
         assert cli.main(argv) == 2
         assert message in capsys.readouterr().err
-    assert cli.main([*SERVE, "--weights", "fp8", "--no-graphs"]) == 0
+    assert cli.main([*SERVE, "--weights", "fp8", "--no-graphs", "--explain"]) == 0
     assert "eq-server-weights" in capsys.readouterr().out
     assert cli.main(["memory", "--serve", "--model", "Llama-3.1-70B", "--device", "H100"]) == 3
     assert "DOES NOT FIT" in capsys.readouterr().out

@@ -79,12 +79,12 @@ def test_a_refused_limit_says_what_is_allowed(run: Any, options: tuple[str, ...]
 
 
 def test_the_first_rank_gives_its_reason_and_its_range(run: Any) -> None:
-    text = run(PLAN)
-    assert "Rank 1: " in text and ("equally fast" in text or "faster than the next" in text)
+    text = run(PLAN, "--explain")
+    assert "First: " in text and ("equally fast" in text or "faster than the next" in text)
     assert "The first should take " in text and "Plans share part of their error, which cancels" in text
     assert "Recommended: " in text and "nearest published recipe" in text
     assert "Efficiencies: calibrated" in text
-    bound = run(PLAN, "--efficiencies", "bound")
+    bound = run(PLAN, "--efficiencies", "bound", "--explain")
     assert "whose errors are unknown" in bound and "Efficiencies: bound" in bound
     out = run(PLAN, "--json")
     low, high = out["interval_s"]
@@ -93,9 +93,9 @@ def test_the_first_rank_gives_its_reason_and_its_range(run: Any) -> None:
 
 
 def test_text_says_what_was_tried_and_why_the_others_lose(run: Any) -> None:
-    text = run(PLAN)
-    assert "plans for Llama-3.1-8B on 16 x H100" in text
-    assert "Loses by" in text and "does not fit" in text
+    text = run(PLAN, "--count", "3")
+    assert text.startswith("Llama-3.1-8B on 2 x DGX-H100: ")
+    assert "Loses by" in text and "the others lose by: " in text
 
 
 def test_errors_are_one_sentence(run: Any) -> None:

@@ -71,7 +71,7 @@ def test_energy_from_the_catalogues(capsys: pytest.CaptureFixture[str]) -> None:
     assert got["carbon_market_kg"] is None
     assert got["not_counted"] == ["not counted: hosts", "not counted: network"]
     assert cli.main([*ENERGY, "--device", "H100", "--pue", "1"]) == 0
-    assert "parts: devices 22.4 kWh" in capsys.readouterr().out
+    assert "22.4 kWh of facility energy" in capsys.readouterr().out
 
 
 def test_cost_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +105,7 @@ def test_cost_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_rule_fills_in_what_it_has_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     rule = ["--price", "H100-purchase-2023-high", "--rule", "roofline-page", "--power", "700 W"]
-    assert cli.main([*COST, *rule, "--network", "0"]) == 0
+    assert cli.main([*COST, *rule, "--network", "0", "--explain"]) == 0
     assert "roofline-page: rooflinepage2026, sec. 5" in capsys.readouterr().out
     assert cli.main([*COST, *rule]) == 2
     assert "owning needs --network: a missing price is not 0" in capsys.readouterr().err
@@ -115,7 +115,7 @@ def test_renting_by_the_name_of_a_price(capsys: pytest.CaptureFixture[str]) -> N
     got = data(capsys, "cost", "--devices", "10", "--time", "1 h", "--rental-rate", "H100-AWS-block-2024")
     assert got["rented"]["cost_usd"] == pytest.approx(49.16)
     assert "owned" not in got
-    assert cli.main([*COST, *OWN, "--rental-rate", "0.01 USD/h"]) == 0
+    assert cli.main([*COST, *OWN, "--rental-rate", "0.01 USD/h", "--explain"]) == 0
     assert "cheaper at this use: rent" in capsys.readouterr().out
     assert data(capsys, *COST, *OWN, "--rental-rate", "0.01 USD/h")["comparison"]["break_even_time_s"] is None
 

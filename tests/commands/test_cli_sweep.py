@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+import mlsysim
 from mlsysim import catalog, cli, inference, roofline, training
 from mlsysim.cli import solvers as swept
-from mlsysim.equations import REGISTRY
+from mlsysim.equations import REGISTRY, registered
 from mlsysim.parallelism import Plan
 
 TRAIN = ["sweep", "train", "model=Llama-3.1-8B", "node=DGX-H100", "global_batch=64", "seq=4096"]
@@ -51,7 +52,7 @@ def test_an_equation_over_lists_and_ranges(run: Any) -> None:
 
 
 def test_every_equation_can_be_swept() -> None:
-    for label in REGISTRY:
+    for label in registered():
         found = swept.find(label)
         assert set(found.required) <= set(found.numbers)
         assert found.answers == (REGISTRY[label].name,)
@@ -283,6 +284,8 @@ def test_only_what_fits(run: Any) -> None:
         (["reliability", "nodes=1", "node_mtbf=1 h", "restart=0", "storage_bandwidth=1"], "either model or checkpoint_bytes"),
         (["reliability", "nodes=8,9", "node_mtbf=-1,3", "restart=0", "storage_bandwidth=1", "checkpoint_bytes=1"],
          "node_mtbf = -1.0 is outside (0, inf)"),
+        (["serve", "model=Gemma-2-9B", "device=H100", "mean_rate=1", "input_len=1,4", "output_len=512"], "unknown argument of serve 'mean_rate'"),
+        (["serve", "model=Gemma-2-9B", "device=H100", "measured=run.json", "input_len=1", "output_len=512"], "unknown argument of serve 'measured'"),
         (["kernel", "device=H1000", "flops=1", "bytes=1"], "unknown device 'H1000'"),
     ],
 )  # fmt: skip
@@ -291,6 +294,16 @@ def test_errors_name_what_is_wrong_and_how_to_mend_it(run: Any, words: list[str]
     assert (out, code) == ("", 2)
     assert says in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.independent
+def test_a_batch_is_swept_in_the_formats_in_which_serve_asks_for_it(run: Any) -> None:
+    out, _, _ = run(
+        "sweep", "serve", "model=gpt-oss-120B", "device=B200,H200", "input_len=1000", "output_len=500", "batch=8"
+    )
+    for row in table(out):
+        one = mlsysim.serve("gpt-oss-120B", row["device"], input_len=1000, output_len=500, batch=8)
+        assert float(row["e2e_s"]) == pytest.approx(float(one.generation.e2e), rel=1e-12)
 
 
 def test_a_range_has_its_ends_as_given(run: Any) -> None:

@@ -92,7 +92,7 @@ def test_memory_prints_the_solver(run: Any) -> None:
     parts = ("weights", "gradients", "optimizer", "gathered", "activations", "passing")
     assert out["total_bytes"] == pytest.approx(sum(out[f"{name}_bytes"] for name in parts))
     assert out["fits"] == ours.fits and out["capacity_bytes"] == pytest.approx(79.11 * 2**30)
-    assert "eq-training-memory" in run(MEMORY)
+    assert "eq-training-memory" in run(MEMORY, "--explain")
     assert run(MEMORY, "--capacity", "40 GB", "--json")["fits"] is False
     assert run(MEMORY, "--capacity", "1e12", "--json")["capacity_bytes"] == 1e12
 

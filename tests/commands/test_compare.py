@@ -11,7 +11,7 @@ import pytest
 import mlsysim
 from mlsysim import SLO, intervals
 from mlsysim.api import devices as comparing
-from mlsysim.api.devices import Effect, odds, odds_once_measured
+from mlsysim.api.devices import Effect, cheaper
 from mlsysim.api.serving import _answer
 from mlsysim.cli import main
 from mlsysim.errors import InputError
@@ -62,6 +62,9 @@ def test_the_engineer_s_comparison_is_of_one_seller_and_kind(
         assert f"{s.question.device.name} {s.devices} (" in said(three)
     assert main(["serve", "--model", "gpt-oss-120B", "--device", "H200, B200,MI355X", *ASKED]) == 0
     assert capsys.readouterr().out.strip() == str(three).strip()
+    assert len(str(three).strip().split("\n")) <= 15
+    # the formats of the first device stood there for all of them
+    assert "--precision fp4 --weights mxfp4" in said(three) and "(B200-SXM-180GB, MI355X)" in said(three)
 
 
 @independent
@@ -84,11 +87,11 @@ def test_one_rent_for_all_or_another_kind(three: comparing.Compared) -> None:
 @independent
 def test_of_equal_slopes_the_shared_part_cancels() -> None:
     one, other = Effect(0.0, 1.3, 0.25), Effect(0.1, 1.3, 0.25)
-    assert odds(one, other, 1 - 1e-12) == pytest.approx(1.0)  # all is shared: the smaller bill is the smaller bill
-    chances = [odds(one, other, share) for share in (0.0, 0.3, 0.6, 0.9)]
+    assert cheaper(one, other, 1 - 1e-12) == pytest.approx(1.0)  # all is shared: the smaller bill is the smaller bill
+    chances = [cheaper(one, other, share) for share in (0.0, 0.3, 0.6, 0.9)]
     assert chances == sorted(chances) and 0.5 < chances[0] < chances[-1] < 1
-    assert odds(other, one, 0.3) == pytest.approx(1 - odds(one, other, 0.3))
-    assert odds(one, Effect(0.0, 1.3, 0.4), 0.3) == pytest.approx(0.5)  # equal bills
+    assert cheaper(other, one, 0.3) == pytest.approx(1 - cheaper(one, other, 0.3))
+    assert cheaper(one, Effect(0.0, 1.3, 0.4), 0.3) == pytest.approx(0.5)  # equal bills
 
 
 @independent
@@ -96,7 +99,7 @@ def test_of_equal_slopes_the_shared_part_cancels() -> None:
 def test_odds_are_those_of_questions_asked_again_with_drawn_errors(share: float, three: comparing.Compared) -> None:
     """Monte Carlo: an error that all share and one of each device's own are drawn, and every answer is solved again."""
     h200, b200 = three.answers[:2]
-    spread = [three.effects[i].deviation for i in (0, 1)]  # type: ignore[union-attr]
+    spread = [three.effects[i].scale for i in (0, 1)]  # type: ignore[union-attr]
     grid = [math.exp(x / 12) for x in range(-13, 14)]  # factors on the times
     bills = []
     for s in (h200, b200):
@@ -104,15 +107,15 @@ def test_odds_are_those_of_questions_asked_again_with_drawn_errors(share: float,
         bills.append([a.bill.cost_rate if a.answered else math.inf for a in found])
     rng, wins, draws = random.Random(7), 0, 20_000
     for _ in range(draws):
-        u = rng.gauss(0.0, math.sqrt(share))
+        u, size = rng.gauss(0.0, math.sqrt(share)), rng.expovariate(1.0) ** -0.5
         at = []
         for i in (0, 1):
-            factor = math.exp(-spread[i] * (u + rng.gauss(0.0, math.sqrt(1 - share))))
+            factor = math.exp(-spread[i] * size * (u + rng.gauss(0.0, math.sqrt(1 - share))))
             at.append(bills[i][min(bisect.bisect(grid, factor), len(grid) - 1)])
         wins += at[1] < at[0]
     a, b = three.effects[1], three.effects[0]
     assert a is not None and b is not None
-    assert odds(a, b, share) == pytest.approx(wins / draws, abs=0.06)
+    assert cheaper(a, b, share) == pytest.approx(wins / draws, abs=0.06)
 
 
 @independent
@@ -121,19 +124,23 @@ def test_what_a_measurement_settles_by_drawing_it() -> None:
     a, b, share = Effect(0.0, 1.2, 0.25), Effect(0.1, 0.9, 0.3), 0.4
     rng, right, draws = random.Random(5), 0, 100_000
     for _ in range(draws):
-        u = rng.gauss(0, math.sqrt(share))
-        e_a = 0.25 * (u + rng.gauss(0, math.sqrt(1 - share)))
-        e_b = 0.3 * (u + rng.gauss(0, math.sqrt(1 - share)))
+        u, size = rng.gauss(0, math.sqrt(share)), rng.expovariate(1.0) ** -0.5
+        e_a = 0.25 * size * (u + rng.gauss(0, math.sqrt(1 - share)))
+        e_b = 0.3 * size * (u + rng.gauss(0, math.sqrt(1 - share)))
         truth = (0.0 - 1.2 * e_a) - (0.1 - 0.9 * e_b)
         guess = (0.0 - 1.2 * e_a) - (0.1 - 0.9 * share * 0.3 / 0.25 * e_a)
         right += (truth < 0) == (guess < 0)
-    assert odds_once_measured(a, b, share) == pytest.approx(right / draws, abs=0.006)
-    assert odds_once_measured(a, b, share) > max(odds(a, b, share), 1 - odds(a, b, share))
+    told = intervals.odds_once_measured(0.1, a.spread, b.spread, share)
+    assert told == pytest.approx(right / draws, abs=0.006)
+    assert told > max(cheaper(a, b, share), 1 - cheaper(a, b, share))
 
 
 @independent
-def test_a_deviation_is_that_of_the_range() -> None:
-    """80 % of a normal error lie within 1.2816 standard deviations."""
-    q = intervals.error_quantiles()["inference"]
-    assert comparing._deviation(q) == pytest.approx((q.high - q.low) / 2 / 1.2816, rel=1e-4)
+def test_a_scale_is_that_of_the_range() -> None:
+    """80 % of Student's law with two degrees of freedom lie within 1.8856 (the table of quantiles: t of 0.90), 90 % within 2.9200."""
+    assert intervals.scale_of(1.8856, 0.8) == pytest.approx(1.0, rel=1e-4) == intervals.scale_of(2.9200, 0.9)
+    assert intervals.odds(1.8856, 1.0) == pytest.approx(0.90, abs=1e-4) and intervals.odds(
+        -2.9200, 1.0
+    ) == pytest.approx(0.05, abs=1e-4)
+    assert intervals.log_gap(0.95, 0.5) == pytest.approx(1.46, abs=1e-3)
     assert 0 <= comparing.shared_part() <= 1

@@ -7,11 +7,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from mlsysim import catalog, cli
+import mlsysim
+from mlsysim import catalog, cli, inference, serving
 from mlsysim.errors import InputError, UnknownNameError
-from mlsysim.explore import frontier
+from mlsysim.explore import frontier, fronts
 
 SMALL = {"input_len": 1024, "output_len": 512}
 
@@ -78,6 +80,50 @@ def test_a_rate_takes_whole_replicas_of_the_best_point() -> None:
     assert frontier("Llama-3.1-70B", "H100", itl=0.04, **SMALL).devices is None
     with pytest.raises(InputError, match="rate = -1"):
         frontier("Llama-3.1-70B", "H100", rate=-1, **SMALL)
+
+
+@pytest.mark.independent
+def test_the_share_within_targets_is_that_of_a_loop_that_is_played() -> None:
+    """frontier knew means alone; lengths that vary make some answers slower, as serve has it under a rate."""
+    n, tokens, c = 64, (2000, 300), 0.5
+    d = inference.deploy("Llama-3.1-8B", "H100")
+    pool = serving.Pool(d.split, d.machine, d.efficiencies)
+    sizes = dict(zip(("input_len", "output_len"), map(float, tokens), strict=True))
+    loop = serving.closed_loop(
+        d.work, pool, concurrency=np.array([float(n)]), spread=c, requests_per_user=math.inf, **sizes
+    )
+    played = mlsysim.simulate(
+        "Llama-3.1-8B",
+        "H100",
+        concurrency=n,
+        requests=1500,
+        length_variation=c,
+        input_len=tokens[0],
+        output_len=tokens[1],
+    )
+    records = played.simulation.records[3 * n : -n]  # type: ignore[union-attr]
+    paces, first = ([getattr(r, name) for r in records] for name in ("itl_s", "ttft_s"))
+    for share in (0.5, 0.9, 0.95):
+        pace = float(loop.tpot[0]) * np.quantile(paces, share) / np.mean(paces)
+        assert fronts.share_within(loop, [0], tokens[1] - 1.0, itl=pace)[0] == pytest.approx(share, abs=0.05)
+        time = float(loop.ttft[0]) * np.quantile(first, share) / np.mean(first)
+        assert fronts.share_within(loop, [0], tokens[1] - 1.0, ttft=time)[0] == pytest.approx(share, abs=0.08)
+    both = fronts.share_within(loop, [0], tokens[1] - 1.0, itl=pace, ttft=time)[0]
+    assert both < min(fronts.share_within(loop, [0], tokens[1] - 1.0, itl=pace)[0], 0.95)
+
+
+@pytest.mark.independent
+def test_a_front_of_a_quantile_has_only_points_within_the_targets() -> None:
+    asked = {"ttft": 2.0, "itl": 0.03, "modes": ["aggregated"], **SMALL}
+    rates = [frontier("Llama-3.1-70B", "H100", quantile=q, **asked).best.device_rate for q in (0.5, 0.9, 0.99)]  # type: ignore[union-attr]
+    assert rates == sorted(rates, reverse=True) and rates[0] > rates[-1]
+    alike = frontier("Llama-3.1-70B", "H100", quantile=0.9, length_variation=0, **asked)
+    assert all(p.tpot <= 0.03 for p in alike.points) and alike.to_dict()["quantile"] == 0.9
+    none = frontier("Llama-3.1-70B", "H100", quantile=0.9, **{**asked, "ttft": 1e-4})
+    assert none.fits and none.best is None and str(none).startswith("NO POINT MEETS TTFT 100 µs")
+    for wrong, says in (({"quantile": 1.0}, "quantile = 1"), ({"length_variation": 0.5}, "give them together")):
+        with pytest.raises(InputError, match=says):
+            frontier("Llama-3.1-70B", "H100", **asked, **wrong)
 
 
 @pytest.mark.independent

@@ -8,9 +8,9 @@ import pytest
 
 import mlsysim
 from mlsysim import catalog
-from mlsysim.api.asked import Formats
 from mlsysim.api.launching import address, commands, start
 from mlsysim.course.sizing import read_command
+from mlsysim.memory.quantised import Formats
 
 GPT = {"rate": 40, "input_len": 6000, "output_len": 700, "slo": mlsysim.SLO(ttft=1.5, itl=0.03, quantile=0.95)}
 

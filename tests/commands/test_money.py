@@ -8,7 +8,7 @@ import pytest
 
 import mlsysim
 from mlsysim import SLO, catalog, units
-from mlsysim.api.bills import whole_nodes
+from mlsysim.api.bills import Bill, whole_nodes
 from mlsysim.catalog.prices import OFFERS
 from mlsysim.cli import main
 from mlsysim.cost.rent import rent_of, rents_of, same_kind
@@ -165,6 +165,20 @@ def test_one_failure_and_a_spare() -> None:
 
 
 @independent
+def test_what_idle_devices_draw_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    """The catalogue has no idle draw of any device; the energy of whole nodes left their idle devices out without a word."""
+    device = catalog.device("H200")
+    assert not any("idle" in name for d in catalog.devices().values() for name in d.fields)
+    for replicas, says in ((5, True), (8, False)):
+        bill = Bill(device, replicas, None, 1.0, None, whole_nodes(catalog.where("H200"), replicas, 1))
+        assert ("of idle devices not known" in bill.lines()[-1]) == says
+    owned = "cost --devices 1 --time 1year --price 3e4 --power 700 --lifetime 4year --pue 1 --electricity-price 0.1USD/kWh --cooling 0 --building 0 "
+    owned += "--plant-lifetime 9year --devices-per-engineer 500 --salary 1e5USD/year --network 0"
+    assert main(owned.split()) == 0 and "at most: idle power not known" in capsys.readouterr().out
+    assert main([*owned.split(), "--idle-power", "100 W"]) == 0 and "not known" not in capsys.readouterr().out
+
+
+@independent
 def test_the_mean_load_has_its_devices_its_bill_and_its_price_of_a_token() -> None:
     """Missing thing 7: the peak is 40, the mean is not."""
     s = mlsysim.serve("gpt-oss-120B", "H200", price="2 USD/h", mean_rate=10, **JOB)
@@ -176,6 +190,7 @@ def test_the_mean_load_has_its_devices_its_bill_and_its_price_of_a_token() -> No
         f"{low.devices} devices, {units.rounded(2 * low.devices * 730.5)} USD a month"
         in said(s).partition("mean load")[2]
     )
+    assert "power of the idle ones not known" in said(s)
     for wrong in ({"mean_rate": 50, "rate": 40}, {"mean_rate": 5}, {"mean_rate": 0, "rate": 40}):
         with pytest.raises(InputError, match="mean_rate"):
             mlsysim.serve("Llama-3.1-8B", "H200", **wrong)

@@ -8,7 +8,7 @@ import pytest
 
 import mlsysim
 from mlsysim import catalog, inference, memory
-from mlsysim.api.serving import splits
+from mlsysim.api.sizing import splits
 from mlsysim.cli import main
 from mlsysim.course.sizing.answers import sized
 from mlsysim.memory import ServerMemory

@@ -1,5 +1,6 @@
 """A simulated run says whether targets are met only where it is steady; its length, and what of it counts, follow from it."""
 
+import dataclasses
 import json
 import statistics
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 import mlsysim
-from mlsysim import SLO, cli
+from mlsysim import SLO, cli, serving
 
 independent = pytest.mark.independent
 GOAL = SLO(ttft=1.5, itl=0.03, quantile=0.95)
@@ -65,6 +66,16 @@ def test_every_percentile_has_an_interval() -> None:
     assert 0.3 < one.error("ttft_s.p90") / statistics.stdev(many) < 3
 
 
+def test_a_run_that_carries_its_rate_does_not_say_that_the_wait_grows() -> None:
+    """'met ... 39.8 requests/s' stood above '8 full servers complete 38.46/s; the wait grows': an estimate that the run exceeds."""
+    found = mlsysim.simulate("Llama-3.1-8B", "H100", rate=4, requests=100, input_len=500, output_len=50)
+    short = serving.Saturation(offered=4.0, capacity=0.5 * found.mean("requests_per_s"), running=1.0, step_time=0.01)
+    below = dataclasses.replace(found, saturation=short)
+    assert short.growth > 0 and "the wait grows" not in below.binds and "complete" not in below.binds
+    busy = serving.Saturation(offered=8.0, capacity=2.0 * found.mean("requests_per_s"), running=1.0, step_time=0.01)
+    assert "the wait grows" in dataclasses.replace(found, saturation=dataclasses.replace(busy, offered=100.0)).binds
+
+
 def test_a_loop_and_a_trace_count_whole() -> None:
     asked = {"concurrency": 8, "requests": 80, "input_len": 500, "output_len": 50}
     loop = mlsysim.simulate("Llama-3.1-8B", "H100", **asked, slo=SLO(ttft=5.0))
@@ -73,7 +84,9 @@ def test_a_loop_and_a_trace_count_whole() -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--concurrency", "4"], ["--runs", "2"]])
-def test_the_longest_answer_is_15_lines(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_repeats_its_target_and_explains_what_the_server_did(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     rate = [] if "--concurrency" in words else ["--rate", "4"]
     asked = [
         "simulate",

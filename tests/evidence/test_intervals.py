@@ -599,3 +599,26 @@ def test_what_two_devices_or_plans_share_of_an_error_is_found_again(share: float
     assert found[asked[1]] == pytest.approx(share, abs=0.06)
     assert (found[f"{asked[1]}_sources"], found[f"{asked[1]}_pairs"]) == (40, 800)
     assert ranges.shared_error([c for c in cases if c.id.endswith("A")], errors, *asked) == {}
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize("nominal", [0.5, 0.8, 0.95])
+@pytest.mark.parametrize("skewed", [False, True])
+def test_nobody_expects_less_than_with_the_range_in_which_he_believes(nominal: float, skewed: bool) -> None:
+    """Drawn here, of a belief that is normal or lopsided: no other ends on a grid cost less than its own quantiles."""
+    rng = np.random.default_rng(11)
+    draws = rng.exponential(0.4, 20_000) if skewed else rng.normal(0.1, 0.3, 20_000)
+    honest = np.quantile(draws, [(1 - nominal) / 2, (1 + nominal) / 2])
+    measured = np.exp(draws)
+
+    def mean_score(low: float, high: float) -> float:
+        return float(np.mean(intervals.interval_score(math.exp(low), math.exp(high), measured, nominal)))
+
+    least = mean_score(*honest)
+    for low_by in (-0.2, -0.05, 0.0, 0.05, 0.2):
+        for high_by in (-0.2, -0.05, 0.0, 0.05, 0.2):
+            if (low_by, high_by) != (0.0, 0.0) and honest[0] + low_by < honest[1] + high_by:
+                assert mean_score(honest[0] + low_by, honest[1] + high_by) > least
+    # By hand: the ends 4 and 6 of 80 %, and 7.8 measured; then a range that holds, which costs its width alone.
+    assert intervals.interval_score(4.0, 6.0, 7.8, 0.8) == pytest.approx(math.log(1.5) + 10 * math.log(7.8 / 6))
+    assert intervals.interval_score(4.0, 6.0, 5.0, 0.8) == pytest.approx(math.log(1.5))

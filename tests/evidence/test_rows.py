@@ -1,10 +1,15 @@
 """The rows that ship: whole, each with a source, read from the package alone, and told as they are."""
 
+import csv
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import fit_all
+import make_dataset
 import pytest
 
 import mlsysim
@@ -60,7 +65,7 @@ def test_tables_hold_numbers_where_numbers_belong() -> None:
         known |= {"measured_tpot_s", "measured_ttft_s"}
         assert {c for c in first if not kind.kind_of(c)} <= known, name
         assert kind.measured in first
-    files = {rows._FILES.get(name, name) for name in rows.TABLES} | {"sources", "shapes"}
+    files = {rows._FILES.get(name, name) for name in rows.TABLES} | {"sources", "shapes", "withdrawn"}
     assert {p.stem for p in FOLDER.glob("*.csv")} == files
 
 
@@ -128,7 +133,8 @@ def test_the_data_sheet_counts_the_rows() -> None:
     assert fit_all.data_sheet(text) == text
     for c in rows.counts():
         file = FOLDER / f"{rows._FILES.get(c.name, c.name)}.csv"
-        assert c.rows == sum(c.sets.values()) == file.read_text(encoding="utf-8").count("\n") - 1
+        out = len(rows.withdrawn().get(file.stem, ()))
+        assert c.rows == sum(c.sets.values()) == file.read_text(encoding="utf-8").count("\n") - 1 - out
 
 
 @independent
@@ -184,3 +190,51 @@ def test_nothing_in_the_repository_reads_rows_from_outside_it(root: Path) -> Non
     ]
     assert found == []
     assert mlsysim.__file__
+
+
+@independent
+def test_a_withdrawn_row_stays_in_its_file_and_is_read_by_nobody() -> None:
+    out = rows.withdrawn()["serving"]
+    with (FOLDER / "serving.csv").open(encoding="utf-8", newline="") as file:
+        whole = list(csv.DictReader(file))
+    ids = [r["id"] for r in whole]
+    assert set(out) <= set(ids) and len(out) == 134
+    for name in ("serving_tpot", "serving_ttft"):
+        assert {c.id for c in rows.cases(name).cases} == set(ids) - set(out)
+    assert not {r["id"] for r in rows.row_table("serving_tpot")} & set(out)
+    # the rule takes all points of a layout at once, fast and slow ones: every length and number of users of its recipe
+    gone = [
+        r for r in whole if r["id"] in out and r["model"] == "Qwen3.5-397B-A17B" and r["where"].startswith("2026-04-06")
+    ]
+    assert len(gone) == 21 == 3 * len({r["concurrency"] for r in gone})
+
+
+@independent
+def test_others_read_the_tables_without_us(tmp_path: Path) -> None:
+    """The folder alone, an interpreter without packages; types and rows are those that we read, and a changed file is refused."""
+    folder = tmp_path / "rows"
+    shutil.copytree(FOLDER, folder)
+    script = "from read_rows import read; import json; r = read('serving'); print(json.dumps([len(r), r[0]]))"
+
+    def alone(what: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); {what}"]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    count, first = json.loads(alone(script).stdout)
+    assert count == len(rows.cases("serving_tpot").cases)
+    mine = next(iter(rows.row_table("serving_tpot")))
+    assert (
+        first["id"] == mine["id"]
+        and first["measured_tpot_s"] == mine["measured_tpot_s"]
+        and first["poll_steps"] is None
+    )
+    (folder / "gemm.csv").write_text("id\n", encoding="utf-8")
+    assert "sha256 differs" in alone("from read_rows import read; read('gemm')").stderr
+
+
+@pytest.mark.regression
+def test_the_metadata_are_those_of_the_tables() -> None:
+    """Run scripts/maintain/make_dataset.py when a table has changed."""
+    assert make_dataset.OUTPUT.read_text(encoding="utf-8") == make_dataset.croissant()
+    said = json.loads(make_dataset.croissant())
+    assert {r["@id"] for r in said["recordSet"]} >= {"serving", "training_step", "sources", "withdrawn"}

@@ -70,9 +70,13 @@ def test_the_row_of_these_tests_is_a_plain_one() -> None:
 
 @pytest.mark.independent
 def test_a_row_may_say_how_keys_and_values_travel() -> None:
-    """A gathering comes before the attention and shows; a row that says nothing has the ring, as Megatron does."""
-    gathered = predict(ROW | {"cp_comm_type": "all_gather"})
-    assert gathered.predicted > predict(ROW).predicted
+    """A gathering shows, which long sequences hide round a ring, whose small blocks cost short ones more.
+
+    A row that says nothing has the ring, as Megatron does.
+    """
+    long = ROW | {"seq": 131_072.0, "cp": 8.0, "dp": 2.0}
+    for row, slower in ((long, True), (ROW | {"cp": 8.0, "dp": 2.0}, False)):
+        assert (predict(row | {"cp_comm_type": "all_gather"}).predicted > predict(row).predicted) is slower
     assumed = predict(ROW | {"cp_comm_type": None})
     assert assumed.predicted == predict(ROW).predicted and "cp_comm_type = p2p" in assumed.assumptions
     alone = ROW | {"cp": 1.0, "dp": 16.0}
@@ -193,7 +197,12 @@ def test_the_rows_of_the_kinds_that_are_not_open_are_understood() -> None:
     spread = step_of(Row(MOE | {"ep": None}))
     assert spread.layout.ep == 8  # experts over one domain
     folded = Row(MOE | {"tp": 8.0, "pp": 1.0, "cp": 1.0, "dp": 8.0, "ep": 64.0})  # experts over TP ranks as well
-    assert step_of(folded).layout.ep == 8 and "tensor-parallel" in folded.assumptions[0]
+    whole = step_of(folded).layout
+    assert (whole.ep, whole.folded) == (8, 8)  # as a Plan with etp 1, with whole experts: 64 ranks of EP
+    plan = Plan(tp=8, dp=8, ep=64, etp=1)
+    assert (plan.ep / plan.folded, plan.folded) == (whole.ep, whole.folded)
+    some = Row(MOE | {"tp": 8.0, "pp": 1.0, "cp": 1.0, "dp": 8.0, "ep": 32.0})
+    assert step_of(some).layout.folded == 1 and "which cut experts" in some.assumptions[0]
     gathered = Row(MOE | {"ep": None, "sharding": "zero3/fsdp", "tp": 1.0, "pp": 1.0, "cp": 1.0, "dp": 64.0})
     assert step_of(gathered).layout.ep == 1
     assert any("ep = 1" in a for a in gathered.assumptions)

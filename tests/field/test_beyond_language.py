@@ -24,6 +24,17 @@ def test_patches_by_hand() -> None:
 
 
 @pytest.mark.independent
+def test_tokens_of_a_clip_are_those_of_its_layers() -> None:
+    """Frame by frame: the first begins a layer, and so does every fourth of the others."""
+    frames, height, width = 17, 64, 96
+    layers = [0] + [1 + (f - 1) // 4 for f in range(1, frames)]
+    cells = {(layer, y // 16, x // 16) for layer in layers for y in range(0, height, 16) for x in range(0, width, 16)}
+    assert other_workloads.clip_tokens(frames, height, width, 2) == len(cells)
+    assert other_workloads.clip_tokens(frames, height, width, 2, extra_tokens=7) == len(cells) + 7
+    assert other_workloads.clip_tokens(1, 512, 256, 2) == other_workloads.patch_tokens(512, 256, 2, 8)
+
+
+@pytest.mark.independent
 def test_work_over_patches_is_that_of_its_products() -> None:
     """The products of one layer as shapes (rows, depth, columns); heads share the width, so that their number does not matter."""
     n, h, f, layers, heads = 50, 96, 320, 3, 4
@@ -150,7 +161,7 @@ def test_recommendations_by_hand() -> None:
 @pytest.mark.published
 def test_printed_figures_beyond_language() -> None:
     found = {c.measurement.name: c for c in evidence.checks("other_workloads")}
-    assert len(found) == 35 and all(c.measurement.sourced.source for c in found.values())
+    assert len(found) == 41 and all(c.measurement.sourced.source for c in found.values())
     for name, most in (
         ("dit-xl2-256", 5e-4),
         ("dit-xl2-512", 5e-4),
@@ -164,6 +175,13 @@ def test_printed_figures_beyond_language() -> None:
     n, h = 4096 + 512, 3072
     flux = 28 * 2 * 57 * (n * 12 * h * h + 2 * n * n * h) / PEAK
     assert found["flux-dev-h100-compiled"].predicted == pytest.approx(flux)
+    n = 33 * 45 * 80 + 256  # of a video
+    video = 50 * 2 * 60 * (n * 12 * h * h + 2 * n * n * h) / PEAK
+    assert found["hunyuan-video-720p-h100"].predicted == pytest.approx(video)
+    assert found["hunyuan-video-720p-h100-8"].predicted == pytest.approx(video / 8)
+    assert found["qwen2-vl-tokens"].error == 0  # as published: wang2024qwen2vl
+    reached = [found[f"hunyuan-video-720p-{d}"].reached for d in ("h100", "h20", "l20")]
+    assert 0.25 < reached[0] < reached[1] < reached[2] < 1  # a bound, and nearer to it where arithmetic is scarce
     assert found["dit-xl2-training"].reached == pytest.approx(5.7 * 256 * 6 * 118.64e9 / (128 * 123e12), rel=1e-3)
     assert found["vit-h14-core-days"].reached == pytest.approx(4262e18 / 61.5e12 / (2500 * 86400), rel=1e-3)
     plain = evidence.check(

@@ -35,6 +35,18 @@ def test_the_spacing_is_the_distance_of_neighbours(name: str) -> None:
 
 
 @pytest.mark.independent
+def test_a_narrow_cache_pays_where_two_steps_take_as_long() -> None:
+    """Both steps by their bytes: at the crossing they are equal, and beyond it the narrow one is shorter."""
+    wide, narrow, bandwidth, overhead, batch = 100e3, 28e3, 2e12, 3e-4, 5
+    step = {k: (lambda s, k=k, t=t: t + batch * s * k / bandwidth) for k, t in ((wide, 0.0), (narrow, overhead))}
+    found = memory.narrow_cache_context(overhead, bandwidth, wide, narrow, batch)
+    assert step[wide](found) == pytest.approx(step[narrow](found))
+    assert step[wide](2 * found) > step[narrow](2 * found) and step[wide](found / 2) < step[narrow](found / 2)
+    with pytest.raises(InputError, match="narrow_bytes"):
+        memory.narrow_cache_context(overhead, bandwidth, narrow, wide)
+
+
+@pytest.mark.independent
 def test_rounding_takes_the_nearest_and_the_even_of_two() -> None:
     rng = random.Random(26)
     for g in GRIDS.values():
@@ -131,7 +143,7 @@ def test_the_implied_share_gives_the_gain_back() -> None:
 @pytest.mark.published
 def test_printed_figures_of_narrow_formats() -> None:
     found = {c.measurement.name: c for c in evidence.checks("narrow")}
-    assert len(found) == 36 and all(c.measurement.sourced.source for c in found.values())
+    assert len(found) == 38 and all(c.measurement.sourced.source for c in found.values())
     # by hand: 8,030,261,248 parameters, of them two times 128,256 x 4,096 in embedding and head
     kept = 2 * 128_256 * 4096
     assert stored_bytes("Llama-3.1-8B", "nvfp4") == 2 * kept + (8_030_261_248 - kept) * 9 / 16

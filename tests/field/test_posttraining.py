@@ -12,7 +12,9 @@ from mlsysim import evidence, flops, posttraining
 from mlsysim.errors import InputError
 from mlsysim.evidence.measured.posttraining import sync_rate
 from mlsysim.inference import decode_step, deploy
+from mlsysim.parallelism import Plan
 from mlsysim.posttraining import RLStep, rl_split, rl_step
+from mlsysim.training import training_step
 
 
 @pytest.mark.independent
@@ -70,6 +72,18 @@ def test_groups_that_teach_are_counted_out() -> None:
                 if 0 < right < group:
                     mixed += pass_rate**right * (1 - pass_rate) ** (group - right)
             assert posttraining.useful_groups(pass_rate, group) == pytest.approx(mixed, abs=1e-12)
+
+
+@pytest.mark.independent
+def test_weights_of_answers_are_worth_what_drawing_them_gives() -> None:
+    """The square of the sum of weights over the sum of squares, of products of random ratios."""
+    tokens, spread = 40, 0.1
+    ratios = np.random.default_rng(11).normal(-spread * spread / 2, spread, (200_000, tokens))
+    for logs, count in ((ratios.sum(axis=1), tokens), (ratios[:, 0], 1), (ratios.mean(axis=1), 1 / tokens)):
+        weights = np.exp(logs)
+        drawn = weights.sum() ** 2 / (weights**2).sum() / len(weights)
+        assert posttraining.effective_share(count, spread) == pytest.approx(drawn, rel=0.01)
+    assert posttraining.effective_share(100, 0.1) == pytest.approx(1 / math.e)
 
 
 @pytest.mark.independent
@@ -157,6 +171,23 @@ def test_a_limit_on_length_and_a_small_memory_are_felt() -> None:
     assert young.staleness == pytest.approx(0.25) and young.generation > 2 * old.generation
 
 
+@pytest.mark.independent
+def test_a_step_takes_the_layout_and_the_format_that_it_is_given() -> None:
+    asked = {"samples": 512, "mean_len": 1000}
+    plan = Plan(tp=2, dp=8, sharding="zero1", recompute="none", sequence_parallel=True)
+    planned = rl_step("Llama-3.1-8B", "2 x DGX-H100", plan=plan, **asked)
+    by_hand = training_step("Llama-3.1-8B", plan, "2 x DGX-H100", global_batch=512, seq=1512)
+    assert planned.training == pytest.approx(float(by_hand.time))
+    assert planned.scoring == pytest.approx(planned.training / 3)  # nothing is repeated: one of three passes
+    narrow = rl_step("Llama-3.1-8B", "2 x DGX-H100", plan=plan, precision="fp8", **asked)
+    assert narrow.generation < planned.generation and narrow.training == planned.training
+    tables, weights = 2 * 128256 * 4096, 8_030_261_248  # embedding and head keep two bytes
+    assert planned.syncing == pytest.approx(2 * weights / 60e9)
+    assert narrow.syncing == pytest.approx((weights + tables) / 60e9, rel=1e-3)
+    with pytest.raises(InputError, match="plan = 8 devices must be the 16 that train"):
+        rl_step("Llama-3.1-8B", "2 x DGX-H100", plan=Plan(dp=8), **asked)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -184,7 +215,7 @@ def test_a_split_needs_two_pools() -> None:
 @pytest.mark.published
 def test_printed_figures_of_post_training() -> None:
     found = {c.measurement.name: c for c in evidence.checks("posttraining")}
-    assert len(found) == 32 and all(c.measurement.sourced.source for c in found.values())
+    assert len(found) == 46 and all(c.measurement.sourced.source for c in found.values())
     # by hand: 2 x 96 matrices of 12,288 squared, rank 1; the library's own count; 12 bytes for each of 65 billion
     assert found["lora-gpt3-r1"].predicted == 192 * 2 * 12288
     assert found["peft-mt0-large"].error == 0.0 and found["qlora-65b-full"].predicted == 780e9
@@ -198,6 +229,10 @@ def test_printed_figures_of_post_training() -> None:
     assert -0.9 < found["perplexity-kimi"].error < -0.8
     assert all(c.error > 0.5 for c in found.values() if c.measurement.kind == "pools")  # refuted, and told so
     assert found["verl-64"].predicted == pytest.approx(2 * 150.72)
+    whole = [c.error for c in found.values() if c.measurement.kind == "step"]
+    assert (
+        len(whole) == 14 and -0.6 < min(whole) < max(whole) < -0.15
+    )  # a sum of parts is too short, and by no factor of three
 
 
 @pytest.mark.independent

@@ -69,6 +69,18 @@ def test_a_store_gives_what_it_takes() -> None:
 
 
 @pytest.mark.independent
+def test_the_peak_of_a_line_is_that_of_drawn_servers() -> None:
+    """Servers whose draws share a part, drawn many times: the mean and three standard deviations of their sum."""
+    rng, count, mean, spread, alike = np.random.default_rng(28), 30, 700.0, 120.0, 0.25
+    shared = rng.normal(0, 1, (100_000, 1)) * math.sqrt(alike)
+    drawn = mean + spread * (shared + rng.normal(0, 1, (100_000, count)) * math.sqrt(1 - alike))
+    total = drawn.sum(axis=1)
+    assert energy.hall_peak(count, mean, spread, alike) == pytest.approx(total.mean() + 3 * total.std(), rel=0.003)
+    assert energy.hall_peak(count, mean, spread, 1.0) == pytest.approx(count * (mean + 3 * spread))
+    assert energy.hall_peak(1, mean, spread, alike, quantile=2.0) == mean + 2 * spread
+
+
+@pytest.mark.independent
 def test_coolant_by_hand() -> None:
     assert energy.coolant_flow(41840.0, 10.0) == 1.0  # 4.184 J a gram, a kilogram a litre
     assert energy.coolant_flow(100.0, 5.0, 10.0) == 2.0
@@ -133,8 +145,8 @@ def test_printed_figures() -> None:
     r = {name: m.value for name, m in evidence.measurements("racks").items()}
     assert r["async-checkpoint-waits"] / r["async-checkpoint-copies"] == pytest.approx(23.62, abs=0.005)  # as printed
     assert r["decode-power-high"] < 0.5 * 700 and r["cap-150-time"] < r["cap-150-energy"]
-    for grid in ("grid-germany", "grid-great-britain", "grid-france"):
-        assert 0 < shifted(grid, 8) < swing(grid) < 0.2
+    for grid in ("grid-germany", "grid-great-britain-2020", "grid-great-britain", "grid-france"):
+        assert 0 < shifted(grid, 8) < swing(grid) < 0.21
         assert list(clock_runs()[grid].chosen) == sorted(clock_runs()[grid].chosen, reverse=True)
         assert clock_runs()[grid].chosen[1] > shifted(grid, 8)  # each day's own hours beat those of the mean day
 
@@ -146,7 +158,7 @@ def test_nine_times_less_leaves_a_rack() -> None:
 
 # The exercises by hand: the public demo's numbers and the arithmetic, typed; nothing of the library stands on this side.
 
-_U = 86400 / (1.5e7 + 86400)
+_U = 1 / (180 + 1)
 _Q, _M = 0.9, 10800.0
 _T1, _T2 = math.sqrt(2 * 1 * _M / _Q), math.sqrt(2 * 15 * _M / (1 - _Q))
 BY_HAND: dict[str, float] = {
@@ -158,6 +170,7 @@ BY_HAND: dict[str, float] = {
     "28.7": 3.6e9 * 1.1e-7 * (1 - 0.12 * math.sin(math.pi / 4) / (math.pi / 4)),
     "28.8": 1 - 1 / _T1 - 15 / _T2 - (300 + _Q * _T1 / 2 + (1 - _Q) * _T2 / 2) / _M,
     "28.9": 1200 - (2 * 30 + (1200 - 30) / 8),
+    "28.11": 100 * 6000 + 3 * 1200 * math.sqrt(100 * (1 + 99 * 0.3)),
 }
 
 

@@ -393,6 +393,18 @@ def test_attention_of_cudnn_is_priced_as_our_kernel() -> None:
 
 
 @pytest.mark.independent
+def test_a_step_that_torch_exported_copies_the_caches_it_may_not_write_over() -> None:
+    """32 heads of 128 over 4,096 tokens: weights and caches come before the inputs, and nothing is marked as donated."""
+    program = load("torch_decode_step")
+    assert [t.shape for t in program.types[:4]] == [(12288, 4096), (4096, 4096), (32, 4096, 128), (1, 4096)]
+    copied, kept = (hlo.estimate(replace(program, donated=marks), "H100") for marks in ((), (2, 3)))
+    assert program.donated == () and copied.bytes - kept.bytes == pytest.approx(2 * 2 * 32 * 4096 * 128 * 2, rel=1e-3)
+    assert copied.flops == kept.flops
+    products = 2 * (4096 * 12288 + 4096 * 4096) + 2 * 2 * 32 * 4096 * 128
+    assert 0 < copied.flops - products < 0.2 * products  # softmax, scale and casts are the rest
+
+
+@pytest.mark.independent
 def test_a_kernel_that_declares_its_cost_is_believed() -> None:
     """JAX's Pallas attention for TPUs (JAX 0.10.2) writes flops, transcendentals and bytes beside the call."""
     found = hlo.estimate(load("attention_tpu"), "TPU-v5e")

@@ -17,35 +17,26 @@ import numpy as np
 import pytest
 from printed import PRINTED, PRINTED_DIGITS
 
-from mlsysim import (  # noqa: F401  (importing registers)
-    capacity,
-    catalog,
+from mlsysim import (
     collectives,
     communication,
-    cost,
-    energy,
     equations,
-    evidence,
-    explore,
-    flops,
     hlo,
     inference,
     kernels,
     memory,
     network,
     parallelism,
-    posttraining,
     quantities,
-    reliability,
     roofline,
     serving,
     serving_steps,
     training,
 )
-from mlsysim.equations import REGISTRY, Domain, Equation, Relation, cache_by_identity, equation, recording
+from mlsysim.equations import REGISTRY, Domain, Equation, Relation, cache_by_identity, equation, recording, registered
 from mlsysim.errors import InputError, UnknownNameError
 
-EVERY = sorted(REGISTRY.values(), key=lambda e: e.label)
+EVERY = sorted(registered().values(), key=lambda e: e.label)
 
 
 @pytest.fixture(params=EVERY, ids=lambda e: e.label)

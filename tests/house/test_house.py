@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ THIRD_PARTY_ALLOWED = {
     "explore.sweeping": {"tqdm", "dask"},
     "cli.mcp": {"mcp", "anyio"},  # of that command alone
     "cli.sweep": {"numpy"},  # of the sweep alone
-    "api.simulating": {"numpy"},  # repeated runs alone
+    "api.playing": {"numpy"},  # repeated runs alone
     "serving.fleet.simulator": {"tqdm"},
     "hlo.profiler.xla_worker": {"jax", "jaxlib", "ml_dtypes", "numpy"},  # a process of its own
     "hlo.export.layout": {"jax"},  # the process that lowers imports these
@@ -70,21 +69,9 @@ def test_the_check_of_imports_can_fail(tmp_path: Path) -> None:
     assert circles(package) == [["mlsysim.roofline", "mlsysim.units"]]
 
 
-# How many files of a room still go round in a circle: none of them can be read, tested or moved without the others.
-CIRCLES = {
-    "api": 6,  # an answer asks for its derivation and for its simulation, which ask for answers again
-}
-
-
-def test_circles_of_files_only_become_fewer(root: Path, record_property: Callable[[str, object], None]) -> None:
-    found: dict[str, list[str]] = {}
-    for circle in circles(root / "mlsysim"):
-        rooms = {name.removeprefix("mlsysim.").rpartition(".")[0] for name in circle}
-        found.setdefault(", ".join(sorted(rooms)), []).extend(name.rpartition(".")[2] for name in circle)
-    new = {room: files for room, files in found.items() if len(files) > CIRCLES.get(room, 0)}
-    assert not new, "these files import each other in a circle; move what they share to a file that imports neither"
-    left = "; ".join(f"{room}: {', '.join(files)}" for room, files in found.items())
-    record_property("said", f"files in a circle: {left or 'none, so CIRCLES in tests/house/test_house.py can go'}")
+def test_no_files_go_round_in_a_circle(root: Path) -> None:
+    """None of them could be read, tested or moved without the others."""
+    assert not circles(root / "mlsysim"), "move what these files share to a file that imports neither"
 
 
 def test_third_parties_stay_where_they_are_allowed(root: Path) -> None:

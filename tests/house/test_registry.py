@@ -1,6 +1,5 @@
 """Every registered equation has its chapter, its source, its notebook cell and its exercise; comments do not count."""
 
-import importlib
 import re
 from pathlib import Path
 
@@ -8,15 +7,11 @@ import pytest
 from made import executed, run
 from support import ROOT
 
-import mlsysim
 from mlsysim import catalog
 from mlsysim.course import exercises
-from mlsysim.equations import REGISTRY, recording
+from mlsysim.equations import REGISTRY, recording, registered
 
-ROOM = Path(str(mlsysim.__file__)).parent
-for found in sorted(ROOM.rglob("*.py")):  # importing registers
-    if "@equation(" in found.read_text(encoding="utf-8"):
-        importlib.import_module(".".join(("mlsysim", *found.relative_to(ROOM).with_suffix("").parts)))
+registered()
 
 
 def visible_prose(path: Path) -> str:

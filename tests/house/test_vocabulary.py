@@ -9,7 +9,7 @@ import pytest
 
 from mlsysim import cli
 from mlsysim.cli.solvers import SOLVERS, find
-from mlsysim.equations import REGISTRY
+from mlsysim.equations import registered
 from mlsysim.vocabulary import INSTEAD, WORDS
 
 # Another thing of that name, by place
@@ -136,8 +136,7 @@ def test_an_option_is_spelt_as_its_argument() -> None:
 
 
 def test_a_word_has_one_unit() -> None:
-    find("eq-kv-cache")  # every equation is registered
-    for label, equation in REGISTRY.items():
+    for label, equation in registered().items():
         for name, unit in equation.units.items():
             if name in WORDS and WORDS[name].unit:
                 allowed = {WORDS[name].unit} | ({"1"} if WORDS[name].unit == "token" else set())

@@ -250,6 +250,33 @@ def test_a_fabric_that_adds_sends_half_of_what_trees_send() -> None:
     assert library_time("all_reduce", 1e9, wires("DGX-H100", 8), "sharp").protocol == "nccl-nvls"
 
 
+@pytest.mark.independent
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 12, 64])
+def test_trees_side_by_side_bring_every_piece_once(ranks: int) -> None:
+    """Played: the farthest first, each rank hands on what it has; pieces by how far they have come."""
+    held, steps, sent, distance = {0}, 0, 0, 1 << (ranks - 1).bit_length() - 1
+    while distance:
+        new = {d + distance for d in held if d + distance < ranks}
+        assert not new & held, "no piece comes twice"
+        assert steps or len(new) == 1, "one piece goes far"
+        held, steps, sent, distance = held | new, steps + 1, sent + len(new), distance // 2
+    assert held == set(range(ranks))
+    expected = steps * 4.0 + ranks * 0.5 + sent / ranks * 100.0
+    assert collectives.logarithmic_gather(100.0, ranks, 1.0, 4.0, 0.5) == pytest.approx(expected)
+    assert collectives.logarithmic_gather(100.0, 1, 1.0, 4.0, 0.5) == 0.0
+
+
+@pytest.mark.published
+def test_ranks_alone_in_their_nodes_gather_along_trees() -> None:
+    """nccl2026tuning: 8 us, 14 / 3.5 a step, 2.8 a rank and three quarters of the link; only there, and for no all-reduce."""
+    links = Wires(64, 1, 50e9, 50e9, None, catalog.link("InfiniBand-NDR"))
+    r = library_time("all_gather", 1e6, links, "pat", FREE)
+    assert r.protocol == "nccl-pat" and r.time == pytest.approx((6 * 4.0 + 64 * 2.8) * US + 63 / 64 * 1e6 / 37.5e9)
+    assert library_time("reduce_scatter", 1e6, links).protocol == "nccl-pat"
+    assert "pat" not in library_time("all_reduce", 1e6, links, "pat").protocol
+    assert "pat" not in library_time("all_gather", 1e6, wires("DGX-H100", 512), "pat").protocol
+
+
 @pytest.mark.published
 def test_devices_in_slots_of_the_host() -> None:
     """nccl2026tuning: steps over PCIe, 24 GB/s of a slot of the fourth generation, and no 128-byte lines."""

@@ -804,12 +804,27 @@ def test_dualpipe_leaves_one_pass_more_than_stages_without_a_partner(pp: int, m:
 
 
 @pytest.mark.independent
+@pytest.mark.parametrize("pp", [2, 3, 5, 8, 16])
+def test_dualpipe_cut_in_half_waits_like_twice_the_stages(pp: int) -> None:
+    """deepseek2025dualpipe, README: the same bubble for twice the stages, here half as long; one chunk more than stages in flight."""
+    for m, pair in ((2 * pp, 3.0), (3 * pp + 1, 3.0), (4 * pp, 2.5)):
+        ran = pipelines.timed("dualpipe-v", pp, m, pair=pair)
+        alone = 2 * pp + 1  # of 2 m chunks
+        wait = (pp - 1) * max(0.0, pair + 1.0 - 2.0) / 2
+        assert ran.time == pytest.approx((2 * m - alone) * pair / 2 + alone * 3.0 / 2 + wait)
+        assert set(ran.kept) == {pp + 0.5}
+        assert parallelism.dualpipe_bubble(2 * pp, pair / 2, 0.5, 0.5) == pytest.approx(wait)
+    with pytest.raises(InputError, match="needs at least 2 x pp"):
+        pipelines.timed("dualpipe-v", pp, 2 * pp - 1)
+
+
+@pytest.mark.independent
 def test_every_schedule_does_all_the_work_once_and_nobody_starts_too_early() -> None:
     for kind in pipelines.ORDERS:
         made = pipelines.tasks(kind, 4, 8)
         jobs = [job for task in made for job in task.name.split("+")]
         assert len(jobs) == len(set(jobs)) and sum(job[0] == "F" for job in jobs) == 8 * 4 * (
-            2 if kind == "zb-v" else 1
+            2 if kind.endswith("-v") else 1
         )
         assert sum(r for r in pipelines.timed(kind, 4, 8).busy) == pytest.approx(3 * 8 * 4)
 

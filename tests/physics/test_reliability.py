@@ -504,6 +504,18 @@ def test_where_the_time_goes_agrees_with_the_simulation() -> None:
 
 
 @pytest.mark.independent
+def test_a_job_that_queues_after_every_failure() -> None:
+    """Each failure of the simulation, those of a restart too, sends the job into a queue of a length of its own."""
+    interval, write, restart, rng = 0.3, 0.03, 0.4, random.Random(11)
+    runs = [run_job(2000.0, interval, write, 1.0, restart, 0.0, random.Random(i)) for i in range(16)]
+    waited = sum(rng.expovariate(1 / 0.7) for _ in range(int(sum(r["failures"] for r in runs))))
+    measured = sum(r["work"] for r in runs) / (sum(r["time"] for r in runs) + waited)
+    goodput = exact_goodput(interval, write, 1.0, restart)
+    assert reliability.effective_training_time(goodput, 1.0, 0.7) == pytest.approx(measured, rel=0.01)
+    assert reliability.effective_training_time(goodput, 1.0) == goodput
+
+
+@pytest.mark.independent
 def test_a_cluster_with_spares_event_by_event() -> None:
     """Nodes fail and are repaired one by one; the share of the time that enough of them work."""
     nodes, spares, mtbf, repair = 6, 2, 10.0, 1.5
@@ -588,6 +600,7 @@ EXERCISES_BY_HAND = {
     "11.7": 20 / 45 / math.exp(18 / 45) / (math.exp(23 / 45) - 1),
     "11.8": 1500 / 10_800 * math.exp(-960 / 10_800) / (math.exp(1510 / 10_800) - 1),
     "11.9": 48 * HOUR - 1210 * math.exp(-540 / 48 / HOUR) / (math.exp(1210 / 48 / HOUR) - 1),
+    "11.15": 3600 / 14400 / math.exp(300 / 14400) / (math.exp(3660 / 14400) - 1) * 14400 / (14400 + 7200),
     "11.10": 64 / 67 * 0.94 * sum(math.comb(67, k) * (2 / 62) ** k * (60 / 62) ** (67 - k) for k in range(4)),
 }
 

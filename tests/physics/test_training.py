@@ -1419,6 +1419,25 @@ def test_what_a_plan_adds_is_seen_in_its_term() -> None:
 
 
 @pytest.mark.independent
+def test_cut_in_half_dualpipe_waits_for_half_stages() -> None:
+    """(P - 1) / 2 times what a pair leaves, for P / 2 - 1 times; 2 P + 1 of 2 m chunks without a partner; weights once."""
+
+    def step(schedule: str, **words: Any) -> training.TrainingStep:
+        plan = replace(V3, schedule=schedule, **words)
+        return training.training_step("DeepSeek-V3", plan, "256 x H800-node", **V3_JOB)
+
+    both, v = step("dualpipe"), step("dualpipe-v")
+    assert v.terms.bubble / both.terms.bubble == pytest.approx(7.5 / 7, rel=1e-6)
+    plain = step("1f1b").terms.expert_parallel
+    assert v.terms.expert_parallel == pytest.approx(plain * 33 / 240)
+    assert v.memory.total < both.memory.total
+    with pytest.raises(InputError, match="needs at least 2 x pp = 32"):
+        step("dualpipe-v", micro_batch=6)
+    with pytest.raises(InputError, match="gives every device two chunks"):
+        step("dualpipe-v", pp=32, dp=64)
+
+
+@pytest.mark.independent
 def test_a_cut_context_is_swapped_or_passed_round() -> None:
     eff = training.efficiencies_of("H100")
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import mlsysim
 from mlsysim import capacity, catalog, cli, evidence, inference, memory, transformer
+from mlsysim.api.prefixes import Prefixes
 from mlsysim.capacity import Replica, load, max_rate, queue, replica, replicas_needed
 from mlsysim.capacity.routing import sharing
 from mlsysim.course.exercises import assignment
@@ -939,9 +940,17 @@ def test_replicas_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> Non
     assert cli.main([*arguments, "--ttft", "450 ms", "--itl", "40 ms", "--quantile", "0.95", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["load"]
     d = inference.deploy("Llama-3.1-70B", "H100", tp=4)
-    # Lengths vary by half by default, and the times of prompts by what half a prompt more takes.
-    longer = inference.prefill(d, input_len=1500, batch=1).time / inference.prefill(d, input_len=1000, batch=1).time - 1
-    one = capacity.replica_of(d, input_len=1000, output_len=200, itl=0.04, variation=0.5, prompt_variation=longer)
+    # Lengths vary by half by default, and prompts share the steps of answers.
+    asked = {"input_len": 1000.0, "output_len": 200.0, "variation": 0.5}
+    made = capacity.replica_of(d, **asked)
+    context, budget = (
+        float(capacity.sequences(d, **asked).tokens),
+        float(d.server_memory().given["max_num_batched_tokens"]),
+    )
+    prefixes = Prefixes(1000.0, 200.0, variation=0.5)
+    prompts = prefixes.prompts(d, context, made.step_times, budget)
+    pace = prefixes.timed(made, prompts, 1.0).batch_in_pace(0.04)
+    one = prefixes.timed(made.with_max_running(pace), prompts, 1.0)
     needed = replicas_needed(one, 50.0, ttft=0.45, itl=0.04, quantile=0.95).to_dict()
     assert found.keys() == needed.keys()
     assert all(
@@ -959,7 +968,7 @@ def step_of_the_demo(replicas: int) -> float:
     running = 1.0
     for _ in range(200):
         step = (140e9 + running * 0.4e9) / 13.4e12
-        running = 80.0 / replicas * (0.08 + 200 * (step + (running - 1) * 0.08 / 200))
+        running = 95.0 / replicas * (0.09 + 200 * (step + (running - 1) * 0.09 / 200))
     return step
 
 
@@ -987,7 +996,7 @@ BY_HAND = {
     "08.12": 0.08 * (0.25 + 4) / 2,
     "08.13": 10 * (1 - 0.35 * math.exp(-2 * 0.2)) * 0.62,
     # Prompts bind: with equal mean and deviation the time inside is exponential, and a step is under way before it.
-    "08.14": next(r for r in range(13, 400) if math.exp(-(1 - 6.4 / r) * (0.5 - step_of_the_demo(r)) / 0.08) <= 0.01),
+    "08.14": next(r for r in range(13, 400) if math.exp(-(1 - 8.55 / r) * (0.55 - step_of_the_demo(r)) / 0.09) <= 0.01),
     "08.17": share_of_the_demo() / (1 - share_of_the_demo()) * (1 / 4 + 0.25) / (1 / 4 + 1) * 0.06,
     # Of a walk that has to go 3 s at a mean pace of 0.5: by its density, in slices of a thousandth of a second.
     "08.18": sum(

@@ -141,8 +141,9 @@ def test_served_changes_only_what_it_says() -> None:
     assert found.kernel_start == 2.0 * pool.efficiencies.kernel_start
     assert found.grouped_start == 3.0 * pool.efficiencies.grouped_start
     assert found.sequence_overhead == pool.efficiencies.sequence_overhead + 1e-5
-    fused = serving.served(pool.efficiencies, serving.ServerOverheads(grouped=3.0, fused=1.0))
-    assert 2.0 * fused.grouped_start == pool.efficiencies.kernel_start  # one kernel in place of two grouped products
+    for kernels in (1.0, 5.0):  # of one call in place of two grouped products
+        fused = serving.served(pool.efficiencies, serving.ServerOverheads(grouped=3.0, fused=kernels))
+        assert 2.0 * fused.grouped_start == pytest.approx(kernels * pool.efficiencies.kernel_start)
     assert (found.memory, found.gemm) == (pool.efficiencies.memory, pool.efficiencies.gemm)
     assert serving.server_constants(d.work, 0.0, {}) == serving.ServerOverheads()
     assert serving.ttft_constants(d.work, {}) == (0.0, 0.0, 1.0)
@@ -150,12 +151,35 @@ def test_served_changes_only_what_it_says() -> None:
     mixture = inference.work_of("gpt-oss-120B")
     # a layer of Llama: four products, two norms, rotation, cache, activation, attention
     assert serving.ttft_constants(d.work, fitted) == (0.0, pytest.approx(10.0 * 80.0 * 1e-5), 1.0)
-    grouped, fused = (serving.ttft_constants(mixture, fitted, fused=f) for f in (0.0, 1.0))
+    grouped, called = (serving.ttft_constants(mixture, fitted, fused=f) for f in (0.0, 5.0))
     assert grouped[2] == 2.0
-    assert grouped[1] - fused[1] == pytest.approx(36.0 * 1e-5)  # one kernel of a layer in place of two
+    assert grouped[1] - called[1] == pytest.approx(36.0 * 1e-5)  # one kernel of a layer in place of two
     sent = {"pace": {"experts": 2.0}, "latency": {"kernel": 1e-5, "request": 0.01}}
     assert serving.ttft_constants(d.work, sent, captured=1.0) == (0.01, 0.0, 1.0)  # nothing is launched one by one
     assert mixed_cost.__name__ == "mixed_cost"
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(("spread", "users"), [(0.0, 64.0), (0.06, 64.0)])
+def test_prompts_that_come_in_one_step_share_a_pass(spread: float, users: float) -> None:
+    """Where prompts run alone: of users whose lengths are alike eight prompts of 1,000 tokens fill a pass; of others as many as end in a step.
+
+    A pass of eight takes what one takes and seven times what one more takes; played by hand from the times of passes.
+    """
+    _, pool = pool_of(tp=8, precision="fp8")
+    d = inference.deploy("Llama-3.1-70B", "H100", tp=8, precision="fp8")
+    zero, one = 0.0, 1.0
+    own = pass_of(d.work, pool, zero, 1050.0, one, 1024.0).time
+    more = (pass_of(d.work, pool, zero, 1050.0, 4.0, 1024.0).time - own) / 3.0
+    loop = closed_loop(
+        d.work, pool, concurrency=users, input_len=1024.0, output_len=52.0, alone=1.0, spread=spread, requests_per_user=math.inf
+    )
+    joint = loop.added
+    if spread == 0.0:
+        assert joint == pytest.approx((own + 7.0 * more) / 8.0, rel=1e-9)
+    else:
+        ends = loop.decoding / 51.0  # answers that end in a step, of the last round but one
+        assert (own + more * (ends - 1.0)) / max(1.0, ends) == pytest.approx(joint, rel=0.02) and joint <= own
 
 
 @pytest.mark.independent

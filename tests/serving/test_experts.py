@@ -1,6 +1,7 @@
 """A layer of experts: closed forms against limits, identities, a second derivation and measured kernels."""
 
 import math
+import random
 import statistics
 from dataclasses import replace
 
@@ -36,6 +37,27 @@ def v3(devices: int, **kwargs: int) -> Deployment:
 
 
 # Closed forms
+
+
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("devices", "variation", "tokens"), [(64, 0.0, 8), (64, 0.5, 32), (16, 0.5, 128), (16, 0.0, 4)]
+)
+def test_the_fullest_device_drawn_token_by_token(devices: int, variation: float, tokens: int) -> None:
+    """Popularities from a gamma distribution, then every pair of a token and an expert drawn by itself."""
+    rng, count, top_k = random.Random(16), 256, 8
+    held, excess = count // devices, []
+    for _ in range(12):
+        popular = [rng.gammavariate(1 / variation, variation) if variation else 1.0 for _ in range(count)]
+        loads = [0] * devices
+        for expert in rng.choices(range(count), popular, k=devices * tokens * top_k):
+            loads[expert // held] += 1
+        excess.append(max(loads) / statistics.mean(loads) - 1)
+    bound = experts.fullest_device(devices, count, variation, 1 / (tokens * top_k)) - 1
+    assert (
+        0.72 * bound < statistics.mean(excess) < (1.1 if variation else 1.0) * bound
+    )  # gamma: a longer tail than normal
+    assert experts.fullest_device(1, count, variation, 1.0) == 1.0
 
 
 @pytest.mark.published

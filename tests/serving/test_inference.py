@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import ROOT, resized
 
-from mlsysim import catalog, cli, inference, memory, training, transformer
+from mlsysim import catalog, cli, evidence, inference, memory, training, transformer
 from mlsysim.catalog import Device, Sourced, decoder
 from mlsysim.efficiencies import shipped
 from mlsysim.errors import InputError, UnknownNameError
@@ -498,6 +498,29 @@ def test_mxfp4_takes_4_25_bits() -> None:
 
 
 # Closed forms
+
+
+@pytest.mark.independent
+def test_tokens_of_guesses_that_fade_by_the_chance_of_each_length() -> None:
+    """A pass ends with its first refusal: every length of the accepted run with its own chance."""
+    first, fading = 0.8, 0.9
+    for drafted in (0, 1, 2, 5):
+        chances = [first * fading**k for k in range(drafted)]
+        mean, alive = 0.0, 1.0
+        for length, chance in enumerate([*chances, 0.0], 1):
+            mean, alive = mean + alive * (1 - chance) * length, alive * chance
+        assert inference.fading_tokens(first, fading, drafted) == pytest.approx(mean)
+    assert inference.fading_tokens(0.7, 1.0, 6) == pytest.approx(float(inference.speculative_tokens(0.7, 6)))
+    assert inference.fading_tokens(1.0, 1.0, 64) == 65.0
+
+
+@pytest.mark.published
+def test_tokens_of_guesses_by_position_as_vllm_keeps_them() -> None:
+    found = {c.measurement.name: c for c in evidence.checks("service")}
+    assert len(found) == 4 and all(abs(c.error) < 0.015 < c.error_of("even") + 0.005 for c in found.values())
+    qwen = found["guesses-qwen3-8b"]  # by hand: 0.6541, then 0.6104 and 0.5697 where the ones before were right
+    assert qwen.predicted == pytest.approx(1 + 0.6541 + 0.3993 + 0.3993 * 0.5697, rel=1e-3)
+    assert qwen.error_of("even") == pytest.approx(2.3618 / 2.26 - 1, rel=1e-3)
 
 
 @pytest.mark.independent

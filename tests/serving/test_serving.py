@@ -1,5 +1,6 @@
 """The request simulator: a token-by-token server written apart, invariants, queueing theory, and traces that are wrong."""
 
+import heapq
 import itertools
 import json
 import math
@@ -146,6 +147,30 @@ def test_the_last_to_start_is_thrown_out_and_starts_again() -> None:
 
 
 @independent
+@pytest.mark.independent
+@pytest.mark.parametrize(
+    ("servers", "rate", "patience"), [(1, 0.8, 1.5), (4, 5.0, 0.5), (4, 4.0, 0.7), (16, 20.0, 0.2)]
+)
+def test_a_server_that_takes_nobody_who_would_be_late(servers: int, rate: float, patience: float) -> None:
+    """Played: every server has a time at which it is free; who would wait too long goes away."""
+    rng, now, away, count = random.Random(8), 0.0, 0, 120_000
+    free = [0.0] * servers
+    for _ in range(count):
+        now += rng.expovariate(rate)
+        start = max(now, free[0])
+        if start - now > patience:
+            away += 1
+        else:
+            heapq.heapreplace(free, start + rng.expovariate(1.0))
+    terms = [rate**k / math.factorial(k) for k in range(servers + 1)]
+    blocking = terms[-1] / sum(terms)
+    found = float(serving.turned_away(rate, float(servers), blocking, patience))
+    assert found == pytest.approx(away / count, rel=0.03)
+    assert serving.turned_away(rate, float(servers), blocking, 0.0) == pytest.approx(blocking)
+    forever = max(0.0, 1 - servers / rate)
+    assert serving.turned_away(rate, float(servers), blocking, 1e5) == pytest.approx(forever, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("blocks", "again", "cold"),
     [

@@ -169,22 +169,25 @@ def mistral_large4(p: Plan) -> None:
 def dots3_note(p: Plan) -> None:
     """Latent attention of two sizes: with an indexer, and with a window; a gate for each head of both."""
     c = p.c
-    indexed = "indexed_attention"
-    kinds = c.kinds(p.layers, lambda i: indexed if i < 2 or i % 4 == 1 else NEAR)
+    kinds = c.kinds(p.layers, lambda i: FULL if i < 2 or i % 4 == 1 else NEAR)
     given = c.inner("per_layer_config")
     own = {int(key): given.inner(key).raw for key in given.raw if key.isdigit() and len(key) < 9}
     mixers = []
     for i, kind in enumerate(kinds):
         layer = c.but(**own.get(i, {}))
-        heads, sizes = layer.size("num_attention_heads"), latent(layer)
-        made = (*_latent(p.hidden, heads, **sizes), matrix("gate", p.hidden, heads))
-        made += (vector("norm of rotary keys", sizes["rope_dim"]),)
-        if kind == indexed:
-            rank = layer.size("q_lora_rank")
-            made += _indexer(p.hidden, rank, layer.size("index_n_heads"), layer.size("index_head_dim"))
-        mixers.append(made)
+        sizes: dict[str, Any] = latent(layer) | {"heads": layer.size("num_attention_heads")}
+        if kind == NEAR:
+            reach: dict[str, Any] = {"window": c.size("sliding_window", "sliding_window_size", default=512)}
+        else:
+            picks: dict[str, Any] = {
+                "heads": layer.size("index_n_heads"),
+                "size": layer.size("index_head_dim"),
+                "q_rank": sizes["q_rank"],
+            }
+            reach = {"picked": layer.size("index_topk", default=2048), "indexer": blocks.indexer(p.hidden, **picks)}
+        made = blocks.latent_attention(p.hidden, gate="head", **sizes, **reach)
+        mixers.append((*made, vector("norm of rotary keys", sizes["rope_dim"])))
     p.mixers, p.attention = mixers, {}
-    p.parameters_only = "latent attention of two sizes, with a window and with an indexer"
 
 
 # fmt: off

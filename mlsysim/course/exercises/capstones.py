@@ -1,17 +1,25 @@
-"""Two capstones: size a training run and a serving fleet from a brief, with a budget, a carbon limit and error bars.
+"""Three capstones: size a training run, size a serving fleet, and foretell the times of one's own machine with honest ranges.
 
-A report is plain data. What can be checked is checked against the library; what a person must read is in the rubric.
+A report is plain data. What can be checked is checked against the library; what a person must read is in the rubric, which stands
+with milestones and a page for each grade in ``capstones.toml``.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from statistics import fmean, stdev
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
-from mlsysim import units
+from mlsysim import intervals, units
 from mlsysim.course.exercises import tasks
 from mlsysim.course.exercises.definitions import Prompt, _index, normalise_seed
 from mlsysim.errors import InputError, unknown_name
+from mlsysim.parallelism import Plan
 from mlsysim.tables import Table, table
 
 _TRAINING: Mapping[str, tuple[Any, ...]] = {
@@ -33,60 +41,50 @@ _SERVING: Mapping[str, tuple[Any, ...]] = {
     "intensity": (0.38, 0.056, 0.25),
 }
 DEVICES = {"H100": 2.5, "H200": 3.4, "B200": 6.0}  # dollars an hour that the briefs offer
-RUBRIC = (
-    "2 points: the report names its assumptions and says which of them it would check first, and how.",
-    "2 points: every figure carries a range, and the text says where the range comes from.",
-    "2 points: at least one alternative (other device, plan or precision) is priced and turned down for a reason.",
-    "2 points: what binds is named (arithmetic, memory, network, waiting), with the term that shows it.",
-    "1 point: says what would change the decision: price, grid, model or load.",
-    "1 point: reads as one page that somebody who signs the order can follow.",
-)
-
-
-# A sample page for each, in the words of somebody who signs nothing that they cannot explain; the figures stand in the report.
-PAGES = {
-    "training": (
-        "We order the nodes in the report and run them as pure data parallelism where the model fits, with its degree of tensor "
-        "parallelism where it does not. The likely duration comes from efficiencies fitted to published steps; the range is that of "
-        "past errors on sources that were left out, and it is what the deadline is held against. The products bind most of the step, "
-        "so a faster network buys little, and fp8 would buy more; we turn it down because nobody here has trained this model in fp8. "
-        "Half the nodes would cost about the same and take twice as long, past the deadline. Failures are not in the figures: at one "
-        "every few days a restart and half an interval between checkpoints are lost each time, which the long end of the range "
-        "covers. We would check one assumption first: an hour on two nodes, whose step time either lies in our range or ends the plan. "
-        "A dirtier grid, a dearer device or twice the tokens would change the decision; a longer deadline would not."
-    ),
-    "serving": (
-        "We rent the devices in the report. The number is what carries the load within both targets in the library's model of a current "
-        "server; its range comes from past errors, and we ask the supplier for an option on the high end. What the report "
-        "names binds: if it is a target, relaxing it would save devices; if it is the rate, no target alone costs anything. We priced all three offers and took the cheapest "
-        "that carries the load; fp8 weights would need fewer devices, and wait until somebody has judged the answers. The carbon is that "
-        "of the boards at their design power, an upper bound. First we would check the length of prompts: the number of devices goes with "
-        "them, and nobody has counted them yet. A load half as large again needs a new order, not a new decision."
-    ),
+_MACHINE: Mapping[str, tuple[Any, ...]] = {
+    f"{side}{at}": values
+    for at in range(8)
+    for side, values in (("rows", (1, 3, 12, 48, 200, 700)), ("k", (512, 1024, 1536, 3072)), ("n", (640, 1280, 2560)))
 }
+CALIBRATED, RANGES, NOMINAL = 3, 5, 0.8
+NOTHING = math.log(4.0)  # the interval score of who says "half as long or twice": it earns nothing
+GRADES = {
+    "distinction": 0.85,
+    "pass": 0.5,
+    "fail": -math.inf,
+}  # the least share of all points, of the check and of the page
+
+
+@cache
+def texts(name: str) -> Mapping[str, Any]:
+    """What people read of a capstone: title, milestones, rubric, and a page with its marks for each grade."""
+    with (Path(__file__).with_name("capstones.toml")).open("rb") as file:
+        found = tomllib.load(file)
+    if name not in found:
+        raise unknown_name("capstone", name, found)
+    return cast(Mapping[str, Any], found[name])
 
 
 def _drawn(name: str, seed: object) -> dict[str, Any]:
-    options = {"training": _TRAINING, "serving": _SERVING}.get(name)
-    if options is None:
-        raise unknown_name("capstone", name, ["training", "serving"])
+    texts(name)  # refuses another name
+    options = {"training": _TRAINING, "serving": _SERVING, "machine": _MACHINE}[name]
     text = normalise_seed(seed)
     return {n: v[_index(f"capstone|{name}|{text}|{n}", len(v)) if text else 0] for n, v in options.items()}
 
 
-def _train(g: Mapping[str, Any], nodes: int, **plan: Any) -> Any:
-    return _trained(tuple(g.items()), nodes, tuple(plan.items()))
+def _train(g: Mapping[str, Any], nodes: int, plan: Plan | None = None) -> Any:
+    return _trained(tuple(g.items()), nodes, plan)
 
 
 @lru_cache(maxsize=64)
-def _trained(given: tuple[tuple[str, Any], ...], nodes: int, asked: tuple[tuple[str, Any], ...]) -> Any:
+def _trained(given: tuple[tuple[str, Any], ...], nodes: int, plan: Plan | None) -> Any:
     import mlsysim
 
-    g, plan = dict(given), dict(asked)
+    g = dict(given)
 
     return mlsysim.train(
         g["model"], f"{nodes} x DGX-H100", tokens=g["tokens"], global_batch=512, seq=4096, price=f"{g['price']} USD/h",
-        pue=g["pue"], **plan,
+        pue=g["pue"], plan=plan,
     )  # fmt: skip
 
 
@@ -121,6 +119,8 @@ def limits(name: str, seed: object = "") -> dict[str, float]:
     if name == "training":
         found = _figures(g, g["nodes"], _train(g, g["nodes"]))
         return {what: float(f"{1.2 * found[what][2]:.2g}") for what in ("days", "dollars", "tonnes")}
+    if name == "machine":
+        return {}
     hourly = {d: _serve(g, d).devices * price for d, price in DEVICES.items() if _serve(g, d).fits}
     return {"dollars_per_hour": float(f"{1.25 * min(hourly.values()):.2g}")}
 
@@ -139,8 +139,20 @@ def brief(name: str, seed: object = "") -> Prompt:
             f"has a PUE of {g['pue']}, the grid {g['intensity'] * 1000:g} g per kWh; count the boards' power. It must be done, even "
             f"at the long end of your range, in **{most['days']:g} days**, for at most **${most['dollars']:,.0f}** and **{most['tonnes']:g} t** "
             "of CO2 equivalent. How many nodes do we order, how are they used, how long will it take, and how sure are you? Leave "
-            "failures out of the numbers, and say in words what they would do. Report: `nodes`, `plan` (tp, pp, micro_batch, "
-            "recompute), and `days`, `dollars`, `tonnes`, each as [low, likely, high]."
+            "failures out of the numbers, and say in words what they would do. Report: `nodes`, `plan` (a "
+            "mapping: the arguments of `mlsysim.parallelism.Plan`), and `days`, `dollars`, `tonnes`, each as [low, likely, high]."
+        )
+    elif name == "machine":
+        listed = "; ".join(f"{m} × {k} by {k} × {n}" for m, k, n in works(seed))
+        text = (
+            "Measure your machine with `mlsysim bench-device -o mine.json`. Then look at eight products of matrices in single precision "
+            f"(rows × k by k × n): {listed}. Time the first three with `capstones.measured(capstones.works(STUDENT)[:3])`, and "
+            "compare each with what the profile says, `evidence.load_profile('mine.json').product_time(rows, k, n)`. "
+            f"How long do the other five take? Give each as [low, likely, high] in seconds, so that it lies between low and high in "
+            f"**{NOMINAL:.0%}** of such cases, and hand that in **before** you time them. Time the five only then. Report: `profile` (what "
+            "the file holds), `calibration` (three times), `ranges` (five), `measured` (five times). Ranges are judged by their mean "
+            "interval score (`intervals.interval_score`): 7 points for a range of no width that holds, 0 for half to twice, and "
+            "less than 0 for who claims to know what he does not. In the mean nothing earns more than the range that you believe in."
         )
     else:
         offers = ", ".join(f"{d} at ${p:.2f}" for d, p in DEVICES.items())
@@ -164,6 +176,11 @@ class Findings:
     @property
     def points(self) -> float:
         return sum(r[1] for r in self.rows)
+
+    def grade(self, marks: Sequence[float]) -> str:
+        """The grade with the marks that a person gave to the page, one for each line of the rubric; ten are full."""
+        share = (self.points + sum(marks)) / (self.full + 10.0)
+        return next(name for name, least in GRADES.items() if share >= least)
 
     @property
     def full(self) -> float:
@@ -190,13 +207,14 @@ def _training(
     nodes = int(report["nodes"])
     if not 1 <= nodes <= 512:
         raise InputError(f"nodes = {nodes} is outside [1, 512]")
-    asked = {
-        k: v for k, v in dict(report["plan"]).items() if k in ("tp", "pp", "micro_batch", "recompute") and v is not None
+    degrees: dict[str, Any] = {
+        n: tuple(v) if isinstance(v, list) else v for n, v in report["plan"].items() if v is not None
     }
-    made = _train(g, nodes, **asked)
-    rows = [
-        ("the plan fits", 2.0 * made.fits, 2.0, str(made.plan) if made.fits else "it does not fit: count its memory")
-    ]
+    plan = Plan(**degrees)
+    if plan.devices != 8 * nodes:
+        raise InputError(f"plan: its degrees make {plan.devices} devices, and {nodes} nodes have {8 * nodes}")
+    made = _train(g, nodes, plan)
+    rows = [("the plan fits", 2.0 * made.fits, 2.0, "" if made.fits else "it does not fit: count its memory")]
     if not made.fits:
         return rows
     found = _figures(g, nodes, made)
@@ -283,7 +301,69 @@ def _serving(
     ]
 
 
-_LOOK: Mapping[str, Callable[..., list[tuple[str, float, float, str]]]] = {"training": _training, "serving": _serving}
+def works(seed: object = "") -> list[tuple[int, int, int]]:
+    """The products of a reader's brief, (rows, k, n): three to calibrate with, then five to foretell."""
+    g = _drawn("machine", seed)
+    return [(g[f"rows{i}"], g[f"k{i}"], g[f"n{i}"]) for i in range(CALIBRATED + RANGES)]
+
+
+def measured(products: Sequence[tuple[int, int, int]]) -> list[float]:
+    """Seconds of products on this machine, as ``mlsysim bench-device`` times them: in turn, the median of some rounds."""
+    import numpy as np
+
+    from mlsysim.evidence.measuring import microbench, rounds
+
+    made, rng = rounds.Rounds(microbench.QUICK), np.random.default_rng(3)
+    for at, (m, k, n) in enumerate(products):
+        a, b = rng.random((m, k), dtype=np.float32), rng.random((k, n), dtype=np.float32)
+        made.add(at, partial(np.matmul, a, b, out=np.empty((m, n), np.float32)))
+    made.run()
+    return [made.seconds(at).median for at in range(len(products))]
+
+
+def _told(profile: object, seed: object) -> list[float]:
+    """What a profile says of a reader's products."""
+    from mlsysim.evidence import load_profile
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "profile.json"
+        path.write_text(json.dumps(profile), encoding="utf-8")
+        return [load_profile(path).product_time(*work) for work in works(seed)]
+
+
+def _machine(report: Mapping[str, Any], seed: object) -> list[tuple[str, float, float, str]]:
+    told = _told(report["profile"], seed)
+    calibration, taken = ([float(x) for x in report[n]] for n in ("calibration", "measured"))
+    ranges = [tuple(float(x) for x in r) for r in report["ranges"]]
+    if (len(calibration), len(ranges), len(taken)) != (CALIBRATED, RANGES, RANGES):
+        raise InputError(
+            f"report: {CALIBRATED} times of the calibration, {RANGES} ranges and {RANGES} measured times are asked for"
+        )
+    errors = [intervals.log_error(t, c) for t, c in zip(told, calibration, strict=False)]
+    factor = math.exp(-fmean(errors))
+    ordered = all(0 < low <= likely <= high for low, likely, high in ranges)
+    moved = [_near(r[1], factor * t, 0.05) for r, t in zip(ranges, told[CALIBRATED:], strict=True)]
+    real = len({f"{x:.3g}" for x in (*calibration, *taken)}) > RANGES and not any(
+        _near(x, r[1], 1e-6) for x, r in zip(taken, ranges, strict=True)
+    )
+    rows = [
+        ("a profile of a device", 2.0, 2.0, ""),
+        ("measured times", 2.0 * real, 2.0, "" if real else "these are no measurements: they are alike, or the predictions"),
+        ("calibrated", 3.0 * sum(moved) / RANGES, 3.0, "" if all(moved) else f"your three products took {factor:.3g} times as long as the profile says, in the geometric mean"),
+    ]  # fmt: skip
+    if not ordered:
+        return [*rows, ("honesty of the ranges", 0.0, 7.0, "each as [low, likely, high], above zero")]
+    score = fmean(intervals.interval_score(r[0], r[2], x, NOMINAL) for r, x in zip(ranges, taken, strict=True))
+    held = sum(low <= x <= high for (low, _, high), x in zip(ranges, taken, strict=True))
+    return [
+        *rows,
+        (
+            "honesty of the ranges",
+            round(7.0 * (1 - score / NOTHING), 2),
+            7.0,
+            f"{held} of {RANGES} hold; mean score {score:.3g}",
+        ),
+    ]
 
 
 def check_report(name: str, report: object, seed: object = "") -> Findings:
@@ -297,32 +377,70 @@ def check_report(name: str, report: object, seed: object = "") -> Findings:
     g, most = _drawn(name, seed), limits(name, seed)
     try:
         data = tasks.plain(report)
-        return Findings(tuple(_LOOK[name](data, g, most)))
-    except (KeyError, TypeError, ValueError) as error:
+        if name == "machine":
+            return Findings(tuple(_machine(data, seed)))
+        return Findings(tuple({"training": _training, "serving": _serving}[name](data, g, most)))
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"report: {type(error).__name__}: {error}; give the parts that the brief names") from error
 
 
-def sample(name: str, seed: object = "") -> dict[str, Any]:
-    """A report that the check passes in full: one good answer, not the only one."""
-    g = _drawn(name, seed)
-    if name == "training":
-        nodes = min((g["nodes"], 2 * g["nodes"]), key=lambda n: _figures(g, n, _train(g, n))["dollars"][1])
-        most = limits(name, seed)
-        if _figures(g, nodes, _train(g, nodes))["days"][2] > most["days"]:
-            nodes = g["nodes"]
-        made = _train(g, nodes)
-        plan = {n: getattr(made.plan, n) for n in ("tp", "pp", "micro_batch", "recompute")}
-        return {"nodes": nodes, "plan": plan, **{n: list(v) for n, v in _figures(g, nodes, made).items()}}
+def sample(name: str, seed: object = "", grade: str = "distinction") -> dict[str, Any]:
+    """A report of each grade: for a distinction one that the check passes in full, one good answer and not the only one.
+
+    A pass has no honest range; a fail computes at the peak, or is sure of what it cannot know. The capstone about a machine has
+    the shipped profile of one, and times that are made up.
+    """
+    if grade not in GRADES:
+        raise unknown_name("grade", grade, GRADES)
+    return {"training": _sized, "serving": _fleet, "machine": _known}[name](_drawn(name, seed), seed, grade)
+
+
+def _sized(g: Mapping[str, Any], seed: object, grade: str) -> dict[str, Any]:
+    nodes = min((g["nodes"], 2 * g["nodes"]), key=lambda n: _figures(g, n, _train(g, n))["dollars"][1])
+    if _figures(g, nodes, _train(g, nodes))["days"][2] > limits("training", seed)["days"]:
+        nodes = g["nodes"]
+    made = _train(g, nodes)
+    plan = {f.name: v for f in fields(Plan) if (v := getattr(made.plan, f.name)) != f.default}
+    peak = 0.4 if grade == "fail" else 1.0  # of the time, at the printed peak
+    figures = {n: [v[0], peak * v[1], v[2]] for n, v in _figures(g, nodes, made).items()}
+    if grade != "distinction":
+        figures = {n: [0.98 * v[1], v[1], 1.02 * v[1]] for n, v in figures.items()}
+    return {"nodes": nodes, "plan": plan, **figures}
+
+
+def _fleet(g: Mapping[str, Any], seed: object, grade: str) -> dict[str, Any]:
     device = min((d for d in DEVICES if _serve(g, d).fits), key=lambda d: _serve(g, d).devices * DEVICES[d])
     made = _serve(g, device)
+    low, high = made.devices_range
+    likely = max(1, made.devices // 2) if grade == "fail" else made.devices
+    known = ("ITL", "TTFT", "memory", "load", "rate", "capacity", "")
     return {
         "device": device,
-        "devices": [made.devices_range[0], made.devices, made.devices_range[1]],
-        "dollars_per_hour": made.devices * DEVICES[device],
+        "devices": [low, likely, high] if grade == "distinction" else [likely] * 3,
+        "dollars_per_hour": likely * DEVICES[device],
         "tonnes_per_month": made.bill.power * 30 * units.day / units.kWh * g["intensity"] / 1e3,
-        "binds": next(
-            w
-            for w in ("ITL", "TTFT", "memory", "load", "rate", "capacity", "")
-            if w.casefold() in str(made.binds).casefold()
-        ),
+        "binds": "" if grade == "fail" else next(w for w in known if w.casefold() in str(made.binds).casefold()),
+    }
+
+
+def _known(g: Mapping[str, Any], seed: object, grade: str) -> dict[str, Any]:
+    from mlsysim.evidence.measuring.profiles import KIND, VERSION, profile
+
+    shipped = profile("epyc-zen4-vm-1-thread")
+    file = {"format": KIND, "version": VERSION, **shipped.to_dict()}
+    told = _told(file, seed)
+    made_up = (0.10, 0.21, 0.14, 0.19, 0.08, 0.16, 0.0, 0.22)  # logarithms of measured over told
+    times = [float(f"{t * math.exp(x):.4g}") for t, x in zip(told, made_up, strict=True)]
+    errors = [intervals.log_error(t, c) for t, c in zip(told, times[:CALIBRATED], strict=False)]
+    factor, spread = math.exp(-fmean(errors)), stdev(errors)
+    # Student's t with two degrees of freedom at 90 %, for one more value beside a mean of three
+    size = {"distinction": 1.886 * spread * math.sqrt(4 / 3), "pass": math.log(1.5), "fail": 0.01}[grade]
+    likely = [t * (1.0 if grade == "fail" else factor) for t in told[CALIBRATED:]]
+    return {
+        "profile": file,
+        "calibration": times[:CALIBRATED],
+        "ranges": [[intervals.interval_end(x, size), x, intervals.interval_end(x, -size)] for x in likely],
+        "measured": times[CALIBRATED:],
     }

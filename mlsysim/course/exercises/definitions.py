@@ -50,6 +50,8 @@ _PER = {"token/s": "tokens per second", "1/s": "per second"}
 def _in_words(value: float, unit: str) -> str:
     """A quantity with its unit as people say it.
 
+    >>> _in_words(10800, "s"), _in_words(2048, "byte"), _in_words(2**25, "byte")
+    ('3 hours', '2,048 bytes', '32 MiB')
     >>> _in_words(1200.0, "token/s"), _in_words(2.0, "byte"), _in_words(2.5 / 3600, "USD/s"), _in_words(40.0, "FLOP/byte")
     ('1,200 tokens per second', '2 bytes', '$2.50 per hour', '40 FLOP per byte')
     """
@@ -57,8 +59,12 @@ def _in_words(value: float, unit: str) -> str:
         return f"{value:,.10g} {_PER[unit]}"
     if unit == "byte" and abs(value) < 1000:
         return f"{value:g} byte{'s' * (value != 1)}"
-    if unit == "byte" and abs(value) < 1e9 and value == int(value) and float(f"{value:.4g}") != value:
-        return f"{value:,.0f} bytes"  # rounded to four digits it would be another number
+    if unit == "byte" and value % 2**20 == 0 and value < 2**30 and value % 1e6:
+        return f"{value / 2**20:g} MiB"
+    if unit == "byte" and value == int(value) and float(f"{value:.{3 if abs(value) < 1e6 else 4}g}") != value < 1e9:
+        return f"{value:,.0f} bytes"  # rounded it would be another number, and 2.048 kB are 2,048 bytes to most
+    if unit == "s" and 3600 <= value < 1e6 and value % 360 == 0 and (value % 86400 or value == 86400):
+        return f"{value / 3600:g} hour{'s' * (value != 3600)}"
     if unit == "USD" or unit.startswith("USD/"):
         number, _, per = units.format(value, unit).partition(" ")
         cents = float(number)

@@ -34,8 +34,4 @@ _HOMES = {
     "write_statistics": "questions",
 }
 __all__ = list(_HOMES)
-__getattr__ = lazily(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__, _HOMES)

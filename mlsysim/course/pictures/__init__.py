@@ -16,8 +16,4 @@ _HOMES = {
     for name in _PICTURE.findall(path.read_text(encoding="utf-8"))
 }
 __all__ = sorted(_HOMES)
-__getattr__ = lazily(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -8,11 +8,12 @@ from typing import Any
 
 from mlsysim import catalog, energy, equations, memory, units
 from mlsysim.api.arguments import Defaults, merge_targets, pluralize
-from mlsysim.api.asked import Formats, formats_of, networked
+from mlsysim.api.asked import formats_of, networked
 from mlsysim.api.bills import Bill
 from mlsysim.api.devices import Compared, compare_devices
 from mlsysim.api.launching import Commands, commands, start
-from mlsysim.api.serving import Served, serve, splits
+from mlsysim.api.serving import Served, serve
+from mlsysim.api.sizing import splits
 from mlsysim.api.targets import SLO
 from mlsysim.api.training import SEQ, Trained, default_batch, described, train
 from mlsysim.capacity import Load
@@ -22,6 +23,7 @@ from mlsysim.course.readings import Reading, written
 from mlsysim.course.sizing import pictures, plans
 from mlsysim.course.sizing.fields import FieldError, Job, job
 from mlsysim.equations import Equation
+from mlsysim.memory.quantised import Formats
 from mlsysim.results import Explanation, format_value, plain
 
 MILLION = 1e6
@@ -385,6 +387,8 @@ def _splits(j: Job) -> list[tuple[int, int]]:
 
 def _fits(j: Job) -> Sized:
     made = j.of(*_FITS)
+    if "weights" not in j.texts:
+        made.pop("weights", None)  # the model says it, and of routed experts too
     for tp, pp in _splits(j):
         made |= {"tp": tp, "pp": pp}
         r = memory.server_memory(j.model, j.machines.device, **made)
@@ -457,6 +461,28 @@ def _behind_memory(sized: Sized) -> None:
 # Training
 
 
+def _train_rows(j: Job, t: Trained, spread: str) -> list[Row]:
+    """The rows of figures: devices, the step, its rate, the run, the bill and the memory."""
+    step, run = t.step, t.time_to_train
+    rows = [Row("devices", "Devices", int(step.devices), "1", f"{int(step.devices):,}")]
+    if t.fits:
+        rows += [_quantity("step", "A step", step.time, "s", spread)]
+        if t.range is not None:
+            rows += [
+                _quantity("step_low", "A step, low end", t.range[0], "s"),
+                _quantity("step_high", "A step, high end", t.range[1], "s"),
+            ]
+        rows += [
+            Row("mfu", "MFU", float(step.mfu), "1", units.percent(step.mfu, signed=False)),
+            _number("tokens_rate", "Tokens per second", float(step.tokens / step.time), "token/s"),
+        ]
+        if run is not None:
+            rows.append(_quantity("run", "The whole run, without restarts", run, "s"))
+        rows += _bill_rows(j, t.bill, "tokens", run)
+    rows.append(_quantity("memory", "Memory of a device that is counted", step.memory.total, "byte"))
+    return rows
+
+
 def _train(j: Job) -> Sized:
     m, taken = j.model, Defaults()
     machines: Machines = networked(j.machines, taken)
@@ -483,25 +509,10 @@ def _train(j: Job) -> Sized:
     else:
         fits = Row("fits", "Does it fit?", False, "", f"No, on {on}: {t.reason.removeprefix('does not fit: ')}")
         speed, cost = _NO_ANSWER
-    rows = [Row("devices", "Devices", int(step.devices), "1", f"{int(step.devices):,}")]
-    if t.fits:
-        rows += [_quantity("step", "A step", step.time, "s", spread)]
-        if t.range is not None:
-            rows += [
-                _quantity("step_low", "A step, low end", t.range[0], "s"),
-                _quantity("step_high", "A step, high end", t.range[1], "s"),
-            ]
-        rows += [
-            Row("mfu", "MFU", float(step.mfu), "1", units.percent(step.mfu, signed=False)),
-            _number("tokens_rate", "Tokens per second", float(step.tokens / step.time), "token/s"),
-        ]
-        if run is not None:
-            rows.append(_quantity("run", "The whole run, without restarts", run, "s"))
-        rows += _bill_rows(j, bill, "tokens", run)
-    rows.append(_quantity("memory", "Memory of a device that is counted", step.memory.total, "byte"))
-    sized = Sized(j, "mlsysim.train", made, t, fits, speed, cost, rows)
+    sized = Sized(j, "mlsysim.train", made, t, fits, speed, cost, _train_rows(j, t, spread))
     sized.lines = [
-        f"Plan: {described(found.plan)}; the best of {pluralize(found.tried, 'plan')} tried here, of which {found.fitting:,} fit.",
+        f"Plan: {described(found.plan)}; of {pluralize(found.tried, 'plan')} tried here {found.fitting:,} fit, and this is the simplest that the "
+        "error cannot tell from the fastest.",
         *_own(t),
         *t.assumed,
     ]

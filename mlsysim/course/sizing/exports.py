@@ -33,7 +33,7 @@ def _written(value: Any) -> str:
         plain_ = Plan()
         said = [f"{n}={getattr(value, n)!r}" for n in _PLAN if getattr(value, n) != getattr(plain_, n)]
         return f"Plan({', '.join(said)})"
-    return repr("the file of your run" if isinstance(value, Measured) else value)
+    return repr(value.file if isinstance(value, Measured) else value)
 
 
 def code(s: Sized) -> str:
@@ -49,7 +49,7 @@ def code(s: Sized) -> str:
     if any(isinstance(v, Plan) for v in s.arguments.values()):
         lines.append("from mlsysim.parallelism import Plan")
     typed = s.job.texts.get("model", "")
-    published = s.call == "mlsysim.serve" and "weights" not in s.arguments and "weights" in s.job.given
+    published = "weights" not in s.arguments and "weights" in s.job.given
     name = json.dumps(typed if typed and published else s.job.model.name)  # a checkpoint's name says its format
     lines.append("")
     if s.job.config is not None:
@@ -84,7 +84,7 @@ def export(form: Mapping[str, str], kind: str) -> dict[str, str]:
 def _json(s: Sized) -> str:
     document = {
         "mlsysim": mlsysim.__version__,
-        "asked": dict(s.job.texts),
+        "asked": {n: text for n, text in s.job.texts.items() if n != "measured"},  # a file of the reader's own
         "python": code(s),
         "first": {
             row.name: {"value": row.value, "unit": row.unit, "text": row.text} for row in (s.fits, s.speed, s.cost)

@@ -17,7 +17,7 @@ from mlsysim.memory.quantised import experts_alone
 from mlsysim.memory.serving import KV_FORMATS, as_published, checkpoint, server_memory
 from mlsysim.parallelism import SHARDINGS, Plan
 from mlsysim.results import Result
-from mlsysim.runs.reading import parse_run
+from mlsysim.runs.reading import read_text
 
 # What can be asked, and how a person would ask it.
 TASKS = {
@@ -25,8 +25,8 @@ TASKS = {
     "fits": "Fit a server into memory",
     "train": "Train",
 }
-MOST_TEXT = 200  # characters of any field but those that hold a file
-MOST_RUN = 1_000_000  # of a run of the reader's own
+MOST_TEXT = 200  # characters of any field but the texts of files
+FILES: Mapping[str, int] = {"config": MAX_CONFIG_BYTES, "measured": 10**6}
 MOST_COMPARED = 6  # devices
 MOST_COUNT = 10**6  # of devices, of sequences in a step
 _BOTH, _ALL = ("serve", "fits"), tuple(TASKS)
@@ -101,13 +101,9 @@ FIELDS: Mapping[str, Field] = {
         _declared("price", serve, _ALL, "2.50 USD/h", kind="quantity", unit="USD/s"),
         _declared("pue", serve, _ALL, "1.2"),
         Field("grid", "Grid, for carbon", "name", _ALL, "France", fold=True),
-        Field("measured", "A run of yours", "text", ("serve", "train")),
+        Field("measured", "A run of your own", "text", ("serve", "train")),
     )
 }
-
-
-# The fields that hold the text of a file, and how many characters it may have.
-FILES: Mapping[str, int] = {"config": MAX_CONFIG_BYTES, "measured": MOST_RUN}
 
 
 @dataclass(frozen=True)
@@ -230,7 +226,7 @@ def job(form: Mapping[str, str]) -> Job:
     given = {name: _value(FIELDS[name], text) for name, text in texts.items() if name not in ("task", "model", *FILES)}
     if "measured" in texts:
         try:
-            given["measured"] = parse_run(texts["measured"], "your run")
+            given["measured"] = read_text("RUN", texts["measured"])
         except MlsysimError as error:
             raise FieldError("measured", str(error)) from None
     model, config, stored = _model(texts)

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from mlsysim import units
 from mlsysim.api.devices import Compared
-from mlsysim.api.serving import Served, open_replica
+from mlsysim.api.serving import Served
+from mlsysim.api.sizing import open_replica
 from mlsysim.course.readings import Reading
 from mlsysim.course.views import axis_text, bar, bars, dot, scatter, trail
 from mlsysim.drawing.shapes import sampled

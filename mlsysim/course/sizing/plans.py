@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from mlsysim import training
+from mlsysim import intervals, training
 from mlsysim.api.arguments import Defaults
 from mlsysim.api.asked import networked
 from mlsysim.catalog import Machines, Model
@@ -19,7 +19,7 @@ from mlsysim.training import TrainingStep
 
 MOST_PLANS = 4000
 TIE = 1e-3  # of a step: plans closer than that are equally fast, and the one with the fewest ways to split comes first
-LEFT_OUT = "Splits in powers of two; no groups of shards; context parallelism of two at most, and none of a mixture, unless you give it."
+LEFT_OUT = "Splits in powers of two; recomputation of all layers or none; no groups of shards; context parallelism of two at most, and none of a mixture, unless you give it."
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def candidates(model: Model, machines: Machines, global_batch: int, given: Mappi
 def best(
     model: Model, machines: Machines, *, global_batch: int, seq: int, precision: str, given: Mapping[str, Any]
 ) -> Tried:
-    """The fastest plan that fits; of equally fast ones the one that splits least; where none fits, the smallest.
+    """Of the plans that fit and that the error cannot tell from the fastest, the simplest, as ``mlsysim.plan`` recommends; else the smallest.
 
     Raises
     ------
@@ -108,16 +108,23 @@ def best(
     if not fitting:
         step = min(found, key=lambda row: row[1])[2]
         return Tried(step.plan, step, tried, 0)
-    fastest = min(time for time, _, _ in fitting)
-    alike = [row for row in fitting if row[0] <= fastest * (1 + TIE)]
-    step = min(alike, key=lambda row: (_ways(row[2].plan), row[1], row[0]))[2]
+    first = min(fitting, key=lambda row: row[0])
+    clear = first[2].interval().told_apart(intervals.checks("training_step").get("shared_plans", 0.0))
+    near = [row for row in fitting if row[0] <= first[0] * max(1 + TIE, clear)]
+    least = min(_ways(row[2].plan) for row in near)
+    simple = [row for row in near if _ways(row[2].plan) == least]
+    fastest = min(time for time, _, _ in simple)
+    alike = [row for row in simple if row[0] <= fastest * (1 + TIE)]
+    step = min(alike, key=lambda row: (_product(row[2].plan), row[1], row[0]))[2]
     return Tried(step.plan, step, tried, len(fitting))
 
 
-def _ways(plan: Plan) -> tuple[int, int, int]:
-    split = [plan.tp, plan.pp, plan.cp, plan.ep]
-    product = plan.tp * plan.pp * plan.cp * plan.ep
-    return sum(d > 1 for d in split), product, RECOMPUTES.index(plan.recompute)
+def _ways(plan: Plan) -> int:
+    return sum(d > 1 for d in (plan.tp, plan.pp, plan.cp, plan.ep))
+
+
+def _product(plan: Plan) -> tuple[int, int]:
+    return plan.tp * plan.pp * plan.cp * plan.ep, RECOMPUTES.index(plan.recompute)
 
 
 def more_devices(

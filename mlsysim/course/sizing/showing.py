@@ -149,8 +149,11 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
         '<label for="size-config">The text of a model\'s <code>config.json</code>; drop the file here, or paste it</label>'
         '<textarea id="size-config" name="config" data-tasks="serve fits train" rows="5" spellcheck="false"></textarea>'
         '<label for="size-file">Or choose the file</label><input type="file" id="size-file" accept=".json,application/json"></details>'
-        '<details class="size-fold"><summary>Move the answer by a run of yours</summary>'
-        "<label for=\"size-measured\">What vLLM's, SGLang's or another benchmark wrote, or the log of your training; it stays in this browser</label>"
+    )
+    run = (
+        '<details class="size-fold size-control"><summary>A run of your own, which moves the answer</summary>'
+        '<label for="size-measured">What <code>vllm bench serve</code>, <code>sglang.bench_serving</code> or another tool wrote, or the log of your training; it is read '
+        "here and leaves this browser by no way, so that the address of the job does not have it</label>"
         '<textarea id="size-measured" name="measured" data-tasks="serve train" rows="5" spellcheck="false"></textarea>'
         '<label for="size-run">Or choose the file</label><input type="file" id="size-run"></details>'
     )
@@ -161,7 +164,7 @@ def page(example: Mapping[str, str] = EXAMPLE) -> str:
     return (
         f'<section class="size-it" id="size-it" data-state="static" aria-label="Size a job">'
         f'<p class="size-asked">A worked example: {escape(_asked(example))}. Other jobs need JavaScript, which this page waits for.</p>'
-        f'<form class="size-form" hidden novalidate>{lists}<div class="live-controls">{main}</div>{config}{paste}'
+        f'<form class="size-form" hidden novalidate>{lists}<div class="live-controls">{main}</div>{config}{run}{paste}'
         f'<details class="size-fold"><summary>Splits, formats, price and grid</summary><div class="live-controls">{folded}</div></details>'
         '<div class="live-bar"><button type="submit" class="live-button size-go">Size it</button>'
         '<button type="button" class="live-button size-share">Copy the address</button></div></form>'

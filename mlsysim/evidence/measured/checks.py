@@ -14,6 +14,7 @@ _ROOMS: Mapping[str, tuple[str, ...]] = {
     "contexts": ("contexts",),
     "posttraining": ("posttraining",),
     "narrow": ("narrow",),
+    "service": ("service",),
     "other_workloads": ("other_workloads",),
 }
 

@@ -122,6 +122,7 @@ def _decode(row: Measurement, i: Mapping[str, Any]) -> Check:
 
 RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], Check | float]] = {
     "checkpoint": _checkpoint,
+    "cache-bytes": lambda row, i: inference.format_bytes(row.precision) / inference.format_bytes(i["beside"]),
     "cast": _cast,
     "product": _product,
     "cast-share": _cast_share,

@@ -38,9 +38,11 @@ def _recommendation_training(m: Measurement, i: Mapping[str, Any]) -> float:
     return float(i["batch"] * i["devices"] / step)
 
 
-def _flux(m: Measurement, i: Mapping[str, Any]) -> float:
-    tokens = other_workloads.patch_tokens(*(i[k] for k in ("height", "width", "patch", "downscale", "extra_tokens")))
-    flops = other_workloads.patch_flops(tokens, i["layers"], i["hidden"], i["ffn"])
+def _picture(m: Measurement, i: Mapping[str, Any]) -> float:
+    """A picture, or a video; devices share the tokens."""
+    sizes = {k: i[k] for k in ("height", "width", "patch", "downscale", "extra_tokens")}
+    tokens = other_workloads.clip_tokens(i.get("frames", 1), **sizes)
+    flops = other_workloads.patch_flops(tokens, i["layers"], i["hidden"], i["ffn"]) / i.get("devices", 1)
     device = catalog.device(m.device)
     rates = (device.peak_flops[m.precision], device.memory_bandwidth)
     return float(other_workloads.denoising_time(i["steps"], flops, 2.0 * i["parameters"], *rates, passes=i["passes"]))
@@ -64,6 +66,7 @@ RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], float]] = {
         i["steps"], catalog.patch_transformer(i["model"]).macs, passes=i["passes"]
     ),
     "pretraining-flops": _pretraining,
+    "tokens": lambda _, i: float(other_workloads.clip_tokens(**i)),
     "sample-flops": lambda _, i: 2.0 * catalog.recommender(i["model"]).macs,
     "table-bytes": lambda _, i: catalog.recommender(i["model"]).table_parameters * i["row_element_bytes"],
     "images": _images,
@@ -73,7 +76,7 @@ RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], float]] = {
         i["devices"] * _peak(m) / (_TRAINED * 2.0 * catalog.patch_transformer(i["model"]).macs * i["global_batch"])
     ),
     "core-time": lambda m, i: i["flops"] / (_peak(m) / i["cores_per_device"]),
-    "flux-image": _flux,
+    "picture": _picture,
 }
 
 

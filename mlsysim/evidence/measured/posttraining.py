@@ -6,6 +6,7 @@ from typing import Any
 
 from mlsysim import catalog, flops, memory, posttraining
 from mlsysim.evidence.measured.measurements import Measurement, measurements
+from mlsysim.parallelism import Plan
 from mlsysim.transformer import parameter_count
 
 
@@ -43,6 +44,11 @@ def _writes(_: Measurement, i: Mapping[str, Any]) -> float:
     )
 
 
+def _step(_: Measurement, i: Mapping[str, Any]) -> float:
+    """A whole step, with the layout and the forward passes that its recipe has."""
+    return posttraining.rl_step(**{**i, "plan": Plan(**i["plan"])}).time
+
+
 RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], float]] = {
     "adapter-count": _count,
     "adapter-bytes": lambda row, i: _count(row, i) * i["number_bytes"],
@@ -51,6 +57,7 @@ RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], float]] = {
     "longest": lambda _, i: float(posttraining.longest_rollout(**i)),
     "sync": _sync,
     "writes": _writes,
+    "step": _step,
     "idle-share": lambda _, i: i["synchronous"] / i["asynchronous"],
     "pools": lambda _, i: float(posttraining.two_pools_step(i["generation"], i["training"], i["share"])),
     "checkpoint": lambda _, i: float(memory.checkpoint_bytes(i["parameters"], 2, 4, 4, 4)),

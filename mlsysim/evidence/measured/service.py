@@ -1,11 +1,12 @@
-"""DeepSeek's service rebuilt: its decode step term by term, and what a device of both pools gives in a day."""
+"""DeepSeek's service rebuilt: its decode step term by term, what a device of both pools gives in a day; and guesses by position."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from mlsysim import serving
+from mlsysim import inference, serving
 from mlsysim.evidence.hypotheses import expert_claims
-from mlsysim.evidence.measured.measurements import measurements
+from mlsysim.evidence.measured.measurements import Check, Measurement, measurements
 from mlsysim.experts import two_batch_time
 from mlsysim.results import Result
 from mlsysim.serving_steps import TIER_0, Batch, step_model
@@ -17,6 +18,17 @@ _TERMS = {
     "shared expert, router, dense layers": ("mlp",),
     "vectors and head": ("elementwise", "head"),
 }
+
+
+def _guesses(row: Measurement, i: Mapping[str, Any]) -> Check:
+    """Tokens of a pass from the first two positions; ``even`` is what the first alone would say of all."""
+    fading = i["second"] / i["first"] ** 2
+    tokens = float(inference.fading_tokens(i["first"], fading, i["drafted"]))
+    even = float(inference.speculative_tokens(i["first"], i["drafted"]))
+    return Check(row, tokens, row.value, {"even": even, "fading": fading})
+
+
+RULES: Mapping[str, Callable[[Measurement, Mapping[str, Any]], Check]] = {"guesses": _guesses}
 
 
 @dataclass(frozen=True)

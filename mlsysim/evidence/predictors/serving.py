@@ -312,7 +312,7 @@ def _read(row: Row) -> _Case:
         prefill=prefill,
         apart=float(mode == "disagg"),
         alone=float(server.prompts_alone),
-        fused=float(device.has("peak_flops.fp4") and products == device.peak_flops["fp4"]),
+        fused=server.expert_kernels * float(device.has("peak_flops.fp4") and products == device.peak_flops["fp4"]),
         transfer=prompt * w.kv_elements * (1.0 - w.thinned) * w.layers * s.kv_bytes / decode.machine.inter_bandwidth,
         experts=model.is_moe,
         captured=float(server.captured_prompts),

@@ -87,10 +87,10 @@ def _degrees(row: Row, domain: float) -> dict[str, float]:
     return found
 
 
-def _experts_apart(row: Row, degrees: Mapping[str, float], domain: float, sharding: str) -> float:
-    """Expert-parallel degree: the row's own; else none where weights are gathered, else as many as a domain can hold.
+def _experts_apart(row: Row, degrees: Mapping[str, float], domain: float, sharding: str) -> tuple[float, float]:
+    """Expert-parallel degree and tensor-parallel ranks that it folds in, whose experts are whole.
 
-    Where a job folds tensor-parallel ranks in as well, each expert is whole; the product of the two cuts is the same.
+    The degree is the row's own; else none where weights are gathered, else as many as a domain can hold.
     """
     experts, group = int(row.optional("n_experts", 0.0)), int(degrees["dp"] * degrees["cp"])
     if row.has("ep"):
@@ -98,15 +98,16 @@ def _experts_apart(row: Row, degrees: Mapping[str, float], domain: float, shardi
         if ep > 1 and (not experts or experts % ep or group * int(degrees["tp"]) % ep):
             raise Unsupported(f"ep = {ep} must divide the experts ({experts}) and tp x cp x dp")
         shared = math.gcd(ep, group)
-        if shared < ep:
-            row.assume("ep", shared, f"of {ep}: the rest are tensor-parallel ranks")
-        return float(shared)
+        whole = shared < ep and ep == shared * int(degrees["tp"])
+        if shared < ep and not whole:
+            row.assume("ep", shared, f"of {ep}: the rest are tensor-parallel ranks, which cut experts")
+        return float(shared), degrees["tp"] if whole else 1.0
     if not experts:
-        return 1.0
+        return 1.0, 1.0
     gathered = sharding in _GATHERED
     ep = 1 if gathered else math.gcd(math.gcd(experts, group), int(domain))
     row.assume("ep", ep, "experts gathered like other weights" if gathered else "experts spread over one domain")
-    return float(ep)
+    return float(ep), 1.0
 
 
 def _shared_by(row: Row, work: Work, degrees: Mapping[str, float], domain: float) -> float:
@@ -193,6 +194,7 @@ def _layout(row: Row, shape: Model, work: Work, domain: float) -> Layout:
     if length < 1:
         raise Unsupported(f"attn_len = {length:g} must be at least 1")
     batch, micro = _batches(row, degrees["dp"])
+    ep, folded = _experts_apart(row, degrees, domain, sharding)
     found = Layout(
         global_batch=batch,
         seq=seq,
@@ -201,7 +203,8 @@ def _layout(row: Row, shape: Model, work: Work, domain: float) -> Layout:
         pp=pp,
         cp=degrees["cp"],
         dp=degrees["dp"],
-        ep=_experts_apart(row, degrees, domain, sharding),
+        ep=ep,
+        folded=folded,
         virtual_stages=stages,
         sequence_parallel=float(bool(row.or_assume("seq_parallel", True))),
         recompute_full=float(recompute == "full"),

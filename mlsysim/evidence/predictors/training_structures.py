@@ -275,6 +275,12 @@ class Variant:
             **cp_times(),
             **software,
         }
+        self._reshape(s, r)
+
+    def _reshape(self, s: Structure, r: Rows) -> None:
+        """Layouts and work as the structure has them: what is computed again, how the pipeline is cut, what is skipped."""
+        import numpy as np
+
         if s.recompute == "none":
             self.layout = dataclasses.replace(self.layout, recompute_full=r.no_recompute)
         if (layers := int(s.chunk.split()[0])) != CHUNK:

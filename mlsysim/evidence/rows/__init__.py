@@ -80,6 +80,16 @@ class Source(Result):
 
 
 @dataclass(frozen=True)
+class Withdrawn(Result):
+    """A row that is no longer read; README.md says what each reason means and how it was found."""
+
+    table: str
+    id: str
+    since: str
+    why: str
+
+
+@dataclass(frozen=True)
 class RowCount(Result):
     """How many rows a table has, and of how many sources."""
 
@@ -95,7 +105,21 @@ class RowCount(Result):
 
 @cache
 def _texts(file: str) -> tuple[Mapping[str, str], ...]:
-    """The cells of a file of this folder."""
+    """The cells of a file of this folder, without the rows that were withdrawn."""
+    found, out = _read(file), withdrawn().get(file, {})
+    return tuple(row for row in found if row["id"] not in out) if out else found
+
+
+@cache
+def withdrawn() -> Mapping[str, Mapping[str, Withdrawn]]:
+    """Rows that stand in a file and are no longer read, by file and id: what was wrong with each, and since when."""
+    found: dict[str, dict[str, Withdrawn]] = {}
+    for raw in _read("withdrawn"):
+        found.setdefault(raw["table"], {})[raw["id"]] = Withdrawn(**raw)
+    return MappingProxyType({file: MappingProxyType(of) for file, of in found.items()})
+
+
+def _read(file: str) -> tuple[Mapping[str, str], ...]:
     text = (files(__package__) / f"{file}.csv").read_text(encoding="utf-8")
     found = tuple(csv.DictReader(io.StringIO(text, newline=""), strict=True))
     for line, row in enumerate(found, 2):

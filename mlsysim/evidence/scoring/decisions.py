@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from statistics import NormalDist
+from itertools import combinations
 from types import MappingProxyType
 
-from mlsysim import units
+from mlsysim import intervals, units
 from mlsysim._numeric import Num
 from mlsysim.equations import POSITIVE, equation
 from mlsysim.evidence.cases import Case
@@ -32,16 +32,19 @@ from mlsysim.tables import Table, table
 FILE = "blind.csv"  # class, row and blind prediction, written by scripts/maintain/predict_blind.py
 REFUSED = 1.0  # regret of a refusal, and of a missed target
 _GROUPS, _DRAWS, _SEED = 5, 2000, 38  # fewest groups of an interval, and how it is drawn
+CAUTIONS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # powers of odds among which other groups choose
+_NOMINAL = 0.8  # of errors, by whose end a scale is counted
 WAYS: Mapping[str, str] = MappingProxyType(
     {
         "ours": "ours, blind",
         "odds": "ours, by odds",
         "point": "ours, one point",
+        "measured": "ours, first one tried",
         "rule": "simplest rule",
         "chance": "at random",
     }
 )
-_DIGITS = 9
+_SMALL = 1e-9
 Predictions = Mapping[tuple[str, str], float]  # by class and row
 
 
@@ -54,9 +57,12 @@ class Kind(Result):
     given: tuple[str, ...]  # columns, or "source", in which the candidates of a question agree
     joins: str = "source"  # questions with one of these in common are one group
     targets: tuple[float, ...] = ()  # s, held against the first class
+    shares: tuple[tuple[str, ...], ...] = ()  # columns in which two candidates may agree, the coarsest first
 
 
 _SHAPE = ("phase", "kind", "batch", "q_heads", "kv_heads", "head_dim", "v_head_dim", "kv_lora_rank", "rope_dim")
+_DEGREES = ("tp", "attention_dp", "moe_tp", "moe_ep")
+_LAYOUT = (*_DEGREES, *(f"{pool}_{name}" for pool in ("prefill", "decode") for name in ("workers", *_DEGREES)))
 _JOB = ("source", "model", "device", "n_devices", "global_batch", "seq", "attn_len", "precision", "task")
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
@@ -66,6 +72,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             ("model", "input_len", "output_len"),
             "model",
             (0.01, 0.02, 0.03, 0.05, 0.1),
+            (("device",), ("backend", "mode"), ("precision", "gemm_quant", "moe_quant"), _LAYOUT),
         ),
         "training": Kind("plan of one training job", ("training_step",), _JOB),
         "collective": Kind("device and algorithm of a collective", ("collective",), ("op", "n_ranks", "bytes")),
@@ -397,32 +404,121 @@ def errors(kind: str) -> Mapping[str, tuple[float, ...]]:
     return {group: tuple(own.values()) for group, own in found.items()}
 
 
-def components(groups: Iterable[Sequence[float]]) -> tuple[float, float]:
-    """Variance of log errors that a group shares, about zero, and of what each has of its own; every group is a vote.
+def scale(groups: Iterable[Sequence[float]]) -> float:
+    """Scale of errors (``intervals.scale_of``) by the end that 80 % of them keep, every group being a vote.
 
-    >>> components([(0.1, 0.3), (-0.3, -0.1)])
-    (0.04, 0.01)
+    >>> round(scale([(0.1, -0.1), (0.2, 0.2, 0.2, 0.2)]) * 1.8856, 3)
+    0.2
     """
-    groups = list(groups)
-    return (
-        round(mean([mean(own) ** 2 for own in groups]), _DIGITS),
-        round(mean([mean([(e - mean(own)) ** 2 for e in own]) for own in groups]), _DIGITS),
-    )
+    groups = [g for g in groups if g]
+    ranked = sorted((abs(e), 1.0 / len(own) / len(groups)) for own in groups for e in own)
+    held = 0.0
+    for size, vote in ranked:
+        held += vote
+        if held > _NOMINAL - _SMALL:
+            return intervals.scale_of(size, _NOMINAL)
+    return 0.0
+
+
+def in_common(kind: str, one: Candidate, other: Candidate) -> int:
+    """How many of the parts of a kind's answers two candidates have in common, the coarsest first: none where the first differs."""
+    a, b = (_cases(kind)[c.ids[0]].inputs for c in (one, other))
+    for level, columns in enumerate(KINDS[kind].shares):
+        if any(a.get(c) != b.get(c) for c in columns):
+            return level
+    return len(KINDS[kind].shares)
+
+
+@cache
+def gaps(kind: str) -> Mapping[str, Mapping[int, tuple[float, ...]]]:
+    """By group and by what two candidates of a question have in common: errors of the log of their ratio in worth."""
+    found: dict[str, dict[int, dict[frozenset[tuple[str, ...]], float]]] = {}
+    for q in questions(kind):
+        known = [(c, math.log(c.value / s[1])) for c, s in zip(q.candidates, said(q, blind(kind)), strict=True) if s]
+        for (a, e), (b, f) in combinations(known, 2):
+            found.setdefault(q.group, {}).setdefault(in_common(kind, a, b), {})[frozenset((a.ids, b.ids))] = e - f
+    return {g: {level: tuple(of.values()) for level, of in own.items()} for g, own in found.items()}
+
+
+@cache
+def scales(kind: str, group: str) -> tuple[float, tuple[float, ...]]:
+    """By the errors of the other groups: the scale of a time's error, and of a ratio's by what its two have in common.
+
+    A part in which no pair of the other groups differs first errs as the next finer one does.
+    """
+    others = [own for g, own in gaps(kind).items() if g != group]
+    levels: list[float] = []
+    for level in reversed(range(len(KINDS[kind].shares) + 1)):
+        own = scale(of.get(level, ()) for of in others)
+        levels.insert(0, own or levels[0])
+    return scale(own for g, own in errors(kind).items() if g != group), tuple(levels)
 
 
 def odds(question: Question, times: Sequence[float]) -> list[float]:
-    """Chance of every candidate to keep the target, by the normal law of log errors in other groups: shared and own."""
-    spread = math.sqrt(sum(components(own for group, own in errors(question.kind).items() if group != question.group)))
-    return [NormalDist().cdf(math.log((question.target or t) / t) / spread) for t in times]
+    """Chance of every candidate to keep the target, by the errors of other groups."""
+    spread, _ = scales(question.kind, question.group)
+    return [intervals.odds(math.log((question.target or t) / t), spread) for t in times]
 
 
-def _by_odds(question: Question) -> Outcome:
-    """Choose the most worth on average: of every candidate its worth times the chance that it keeps the target."""
+def pair_odds(question: Question) -> list[tuple[float, float]]:
+    """Of every pair of different worth: the chance that the one said to be worth more is, and whether it was measured to be."""
+    _, levels = scales(question.kind, question.group)
+    known = [(c, s[1]) for c, s in zip(question.candidates, said(question, blind(question.kind)), strict=True) if s]
+    found = []
+    for (a, x), (b, y) in combinations(known, 2):
+        if a.value != b.value:
+            chance = intervals.odds(abs(math.log(x / y)), levels[in_common(question.kind, a, b)])
+            found.append((chance, float((a.value > b.value) == (x > y))))
+    return found
+
+
+def shares(kind: str, group: str) -> tuple[float, ...]:
+    """Share of the variance that two candidates of a question share, by what they have in common: what a ratio's error lacks of two."""
+    one, levels = scales(kind, group)
+    return tuple(max(0.0, 1.0 - (between / one) ** 2 / 2.0) for between in levels)
+
+
+def tried(question: Question) -> Predictions:
+    """Blind predictions after the first choice was run: its own times as measured, those of the others moved by the share of its error."""
+    kind, predictions = KINDS[question.kind], blind(question.kind)
+    first = first_choice(question, said(question, predictions))
+    if first is None:
+        known = [(s[0], i) for i, s in enumerate(said(question, predictions)) if s]
+        if not known:
+            return predictions
+        first = min(known)[1]  # nobody is said to keep the target: run the quickest
+    ran, moved, by = question.candidates[first], dict(predictions), shares(question.kind, question.group)
+    for name, time in zip(kind.classes, ran.times, strict=True):
+        error = math.log(time / predictions[name, ran.ids[0]])
+        for c in question.candidates:
+            for i in c.ids:
+                if (name, i) in moved:
+                    moved[name, i] *= math.exp(error * (1.0 if c is ran else by[in_common(question.kind, ran, c)]))
+    return moved
+
+
+def by_odds(question: Question, caution: float) -> Outcome:
+    """Choose by worth times the chance to keep the target to a power: at one the most worth on average, above it more carefully."""
     known = said(question, blind(question.kind))
     some = [s for s in known if s is not None]
     chances = iter(odds(question, [s[0] for s in some]))
-    weighed = [None if s is None else (0.0, s[1] * next(chances)) for s in known]
+    weighed = [None if s is None else (0.0, s[1] * next(chances) ** caution) for s in known]
     return replace(choose(question, weighed), pairs=choose(question, known).pairs)
+
+
+@cache
+def _by_cautions(kind: str) -> Mapping[float, tuple[Outcome, ...]]:
+    return {caution: tuple(by_odds(q, caution) for q in questions(kind)) for caution in CAUTIONS}
+
+
+@cache
+def caution(kind: str, group: str) -> float:
+    """The power by which the other groups give away least: the best of many answers was flattered, so that odds alone are too bold."""
+
+    def others(outcomes: Sequence[Outcome]) -> float:
+        return summarise(kind, "odds", [o for o in outcomes if o.group != group]).regret
+
+    return min(CAUTIONS, key=lambda power: others(_by_cautions(kind)[power]))
 
 
 def pointed(question: Question) -> Predictions:
@@ -455,13 +551,33 @@ def _layouts(kind: str) -> Mapping[str, list[str]]:
 
 
 def reliability(kind: str, bins: int = 5) -> list[tuple[float, float, int]]:
-    """Odds in equal bins: their mean, the share of those candidates that kept the target, and how many they are."""
-    found: list[list[tuple[float, float]]] = [[] for _ in range(bins)]
+    """Odds to keep a target in equal bins: their mean, the share of those candidates that kept it, and how many they are."""
+    found: list[tuple[str, float, float]] = []
     for q in questions(kind):
         known = [(c, s[0]) for c, s in zip(q.candidates, said(q, blind(kind)), strict=True) if s is not None]
         for (c, _), p in zip(known, odds(q, [t for _, t in known]), strict=True):
-            found[min(bins - 1, int(p * bins))].append((p, float(q.target is None or c.times[0] <= q.target)))
-    return [(mean([p for p, _ in own]), mean([k for _, k in own]), len(own)) for own in found if own]
+            found.append(("", p, float(q.target is None or c.times[0] <= q.target)))
+    return _binned(found, 0.0, bins)
+
+
+def pair_reliability(kind: str, bins: int = 5) -> list[tuple[float, float, int]]:
+    """Odds of pairs in equal bins from one half on: their mean, the share in the right order, both with a vote per group, and how many."""
+    return _binned([(q.group, p, right) for q in questions(kind) for p, right in pair_odds(q)], 0.5, bins)
+
+
+def _binned(found: Sequence[tuple[str, float, float]], least: float, bins: int) -> list[tuple[float, float, int]]:
+    by: list[dict[str, list[tuple[float, float]]]] = [{} for _ in range(bins)]
+    for group, p, kept in found:
+        by[min(bins - 1, int((p - least) / (1.0 - least) * bins))].setdefault(group, []).append((p, kept))
+    return [
+        (
+            mean([mean([p for p, _ in own]) for own in of.values()]),
+            mean([mean([k for _, k in own]) for own in of.values()]),
+            sum(map(len, of.values())),
+        )
+        for of in by
+        if of
+    ]
 
 
 @cache
@@ -474,7 +590,10 @@ def outcomes(kind: str, way: str) -> list[Outcome]:
     if way == "chance":
         return [by_chance(q) for q in questions(kind)]
     if way == "odds":
-        return [_by_odds(q) for q in questions(kind)]
+        powers = _by_cautions(kind)
+        return [powers[caution(kind, q.group)][i] for i, q in enumerate(questions(kind))]
+    if way == "measured":
+        return [choose(q, said(q, tried(q))) for q in questions(kind)]
     if way == "point":
         return [choose(q, said(q, pointed(q))) for q in questions(kind)]
     predictions = blind(kind) if way == "ours" else by_rule(kind)
@@ -487,20 +606,25 @@ def scores() -> tuple[DecisionScore, ...]:
         summarise(kind, way, outcomes(kind, way))
         for kind in KINDS
         for way in WAYS
-        if way not in ("odds", "point") or KINDS[kind].targets
+        if way not in ("odds", "point", "measured") or KINDS[kind].targets
     )
 
 
 def told(found: Sequence[DecisionScore]) -> str:
     """The scores as a table, with what its words mean."""
-    sure = reliability("serving")
+
+    def beside(bins: Sequence[tuple[float, float, int]]) -> str:
+        return ", ".join(f"{units.percent(s, 0, signed=False)} {units.percent(k, 0, signed=False)}" for s, k, _ in bins)
+
     return (
         f"{table_of(found)}\n"
         "regret: share of the best measured worth that a first choice gives away; a missed target and a refusal are 1;\n"
         "means over groups with 95 % of groups drawn again. Blind: without the sources and the domains of a question's group.\n"
-        "One point: moved by one measured row of each layout, at other lengths.\n"
-        "Odds to keep a target, fitted without the group, beside the share that kept it: "
-        + ", ".join(f"{units.percent(s, 0, signed=False)} {units.percent(k, 0, signed=False)}" for s, k, _ in sure)
+        "One point: moved by one measured row of each layout, at other lengths. First one tried: the first choice was run, and the\n"
+        "others moved by the part of its error that they share; the choice is then made again. By odds: worth times the chance to\n"
+        "keep the target to a power that other groups chose.\n"
+        f"Odds of servers, fitted without the group, beside what came. To keep a target: {beside(reliability('serving'))}.\n"
+        f"That one is worth more than another: {beside(pair_reliability('serving'))}."
     )
 
 

@@ -5,7 +5,7 @@ spread of the range, are counted without the source. So a row plays a question o
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -142,6 +142,19 @@ def table_of() -> Table:
     return table(head, rows)
 
 
+def _components(groups: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """Variance of log errors that a group shares, about zero, and of what each has of its own; every group is a vote.
+
+    >>> [round(v, 6) for v in _components([(0.1, 0.3), (-0.3, -0.1)])]
+    [0.04, 0.01]
+    """
+    groups = list(groups)
+    return (
+        mean([mean(own) ** 2 for own in groups]),
+        mean([mean([(e - mean(own)) ** 2 for e in own]) for own in groups]),
+    )
+
+
 @cache
 def regrets(kind: str = "serving") -> Mapping[int, decisions.DecisionScore]:
     """What a first choice gives away after so many points of its group at other lengths moved every prediction alike, by their number.
@@ -159,7 +172,7 @@ def regrets(kind: str = "serving") -> Mapping[int, decisions.DecisionScore]:
         others = [e for ids, e in known.get(q.group, {}).items() if ids not in asked]
         if len(others) < max(POINTS):
             continue
-        shared, own = decisions.components(tuple(e.values()) for group, e in known.items() if group != q.group)
+        shared, own = _components(tuple(e.values()) for group, e in known.items() if group != q.group)
         said = decisions.said(q, decisions.blind(kind))
         for n in POINTS:
             weight, each = float(run_weight(float(n), min(0.99, shared / (shared + own)))), []

@@ -84,11 +84,8 @@ def power_in_step(
     left, wide, base, unit = 84.0, 308.0, 150.0, 112.0 / high_power
     step = [(high_share, high_power), (1 - high_share, low_power)]
     high, low, flat = (format_quantity(devices * p, "W") for p in (high_power, low_power, mean))
-    one_high, one_low, moved = (
-        format_quantity(high_power, "W"),
-        format_quantity(low_power, "W"),
-        format_quantity(store, "J"),
-    )
+    one_high, one_low = (format_quantity(p, "W") for p in (high_power, low_power))
+    moved = format_quantity(store, "J")
     swinging = Curve(_wave(step * 3, left, wide, base, unit), "compute")
     level = Curve([(left, base - mean * unit), (left + wide, base - mean * unit)], "memory", 3.0)
     heights = (base - high_power * unit, base - mean * unit, base - low_power * unit)
