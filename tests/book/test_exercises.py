@@ -144,6 +144,21 @@ def test_right_answers_by_the_words_of_a_prompt_are_right_or_told_apart() -> Non
         assert check("16.9", freed, seed).mistake == "given-back"
         assert check("10.10", 0, seed).points == 0 == check("10.10", 1, seed).points
     assert "set aside for messages" in question("16.9") and "the job waits for it" in question("11.8")
+    assert "at random, whatever it is doing" in question("11.8") and "named from 0" in question("20.1") + question(
+        "20.2"
+    )
+    assert "1 where it misses the target" in question("13.14") and "embedding and head are one unit" in question("03.9")
+
+
+@pytest.mark.regression
+def test_no_prompt_says_a_unit_twice_or_one_of_many() -> None:
+    """Prompts said "16.38 kFLOP FLOP", "You measured 1 steps", "10800 s" and "from 1.024 kB to 262,144 bytes"."""
+    twice = re.compile(
+        r"[kMGT]?FLOP FLOP|\b1 (?:steps|sources|published|sequences|multiples|bits)\b|\b\d{5,} s\b|\d\.\d{3} kB"
+    )
+    for e in EXERCISES.values():
+        for seed in ("", *SEEDS[:20]):
+            assert not twice.search(question(e.id, seed)), question(e.id, seed)
 
 
 @pytest.mark.regression

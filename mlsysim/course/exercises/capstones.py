@@ -207,10 +207,10 @@ def _training(
     nodes = int(report["nodes"])
     if not 1 <= nodes <= 512:
         raise InputError(f"nodes = {nodes} is outside [1, 512]")
-    degrees: dict[str, Any] = {
+    given: dict[str, Any] = {
         n: tuple(v) if isinstance(v, list) else v for n, v in report["plan"].items() if v is not None
     }
-    plan = Plan(**degrees)
+    plan = Plan(**given)
     if plan.devices != 8 * nodes:
         raise InputError(f"plan: its degrees make {plan.devices} devices, and {nodes} nodes have {8 * nodes}")
     made = _train(g, nodes, plan)
