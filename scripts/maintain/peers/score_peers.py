@@ -130,11 +130,11 @@ def main() -> None:
         own: dict[str, Any] = {"name": name, "version": version, "where": where}
         record[peer] = own
         for class_name in CLASSES[peer]:
-            said = {
-                i: a.get(class_name, a.get("value"))
-                for i, a in found.items()
-                if a.get(class_name, a.get("value")) is not None
-            }
+            said: dict[str, float] = {}
+            for i, a in found.items():
+                value = a.get(class_name, a.get("value"))
+                if value is not None:
+                    said[i] = float(value)
             record[peer][class_name] = scored(class_name, said, {i: str(a.get("reason", "")) for i, a in found.items()})
         if peer == "aiconfigurator":
             record[peer]["decisions"] = decided(found)
