@@ -14,7 +14,7 @@ from mlsysim.tables import Table
 _PARTS = (
     ("Errors by what was known", scoreboard.standings_table, "Mean absolute errors, each group (mostly a source) a vote; *kind new*: without the row's source and its whole domain; *kind known*: without its source; *one own point*: moved by one measured point; *signed* and *in range* without the source. *Middle row, blind*: the median row of those that questions ask, without their sources and their domains. A few groups of served points err by factors, which means show and medians do not.", "tbl-scoreboard-known"),
     ("First choices of a server", scoreboard.decisions_table, "Regret, missed targets, refusals, and pairs in the right order (@eq-regret).", "tbl-scoreboard-choices"),
-    ("Peers on the same rows", scoreboard.peers_table, "Each peer on the rows that it answers, beside ours on those rows, refitted without the source of each.", "tbl-scoreboard-peers"),
+    ("Peers on the same rows", scoreboard.peers_table, "Each peer on the rows that it answers, beside ours on those rows, refitted without the source of each; of servers blind, without their domains too.", "tbl-scoreboard-peers"),
     ("What peers print of themselves", scoreboard.published_table, "Figures of their own tables, and where they were run again, what came.", "tbl-scoreboard-published"),
 )  # fmt: skip
 

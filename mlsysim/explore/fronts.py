@@ -639,7 +639,7 @@ MEASURED: Mapping[str, tuple[int, int]] = {
     "MiniMax-M2": (1, 512),
     "Qwen3-235B-A22B": (4, 32),
     "Qwen3-32B": (1, 224),
-    "Qwen3.5-397B-A17B": (1, 64),
+    "Qwen3.5-397B-A17B": (1, 32),
     "gpt-oss-120B": (4, 256),
 }
 

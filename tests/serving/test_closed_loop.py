@@ -172,7 +172,14 @@ def test_prompts_that_come_in_one_step_share_a_pass(spread: float, users: float)
     own = pass_of(d.work, pool, zero, 1050.0, one, 1024.0).time
     more = (pass_of(d.work, pool, zero, 1050.0, 4.0, 1024.0).time - own) / 3.0
     loop = closed_loop(
-        d.work, pool, concurrency=users, input_len=1024.0, output_len=52.0, alone=1.0, spread=spread, requests_per_user=math.inf
+        d.work,
+        pool,
+        concurrency=users,
+        input_len=1024.0,
+        output_len=52.0,
+        alone=1.0,
+        spread=spread,
+        requests_per_user=math.inf,
     )
     joint = loop.added
     if spread == 0.0:

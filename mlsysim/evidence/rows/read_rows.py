@@ -11,11 +11,17 @@ import csv
 import hashlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-TYPES = {"sc:Float": float, "sc:Integer": int, "sc:Boolean": lambda text: text == "true", "sc:Text": str}
+TYPES: dict[str, Callable[[str], Any]] = {
+    "sc:Float": float,
+    "sc:Integer": int,
+    "sc:Boolean": lambda text: text == "true",
+    "sc:Text": str,
+}
 
 
 def metadata(folder: Path = HERE) -> dict[str, Any]:

@@ -65,7 +65,10 @@ def answers(peer: str, python: str) -> dict[str, dict[str, Any]]:
 
 @cache
 def ours_of(class_name: str) -> Mapping[str, float | None]:
-    """Our predictions without the row's source, refitted once for each."""
+    """Our predictions without the row's source, refitted once for each; of servers the blind ones, without their domains too."""
+    if class_name in decisions.KINDS["serving"].classes:
+        blind = decisions.blind("serving")
+        return {c.id: blind.get((class_name, c.id)) for c in cases(class_name).cases}
     return {r.id: r.predicted for r in scoring.score(cases(class_name), "calibrated", True).rows}
 
 
@@ -127,11 +130,11 @@ def main() -> None:
         own: dict[str, Any] = {"name": name, "version": version, "where": where}
         record[peer] = own
         for class_name in CLASSES[peer]:
-            said: dict[str, Any] = {
-                i: a.get(class_name, a.get("value"))
-                for i, a in found.items()
-                if a.get(class_name, a.get("value")) is not None
-            }
+            said: dict[str, float] = {}
+            for i, a in found.items():
+                value = a.get(class_name, a.get("value"))
+                if value is not None:
+                    said[i] = float(value)
             record[peer][class_name] = scored(class_name, said, {i: str(a.get("reason", "")) for i, a in found.items()})
         if peer == "aiconfigurator":
             record[peer]["decisions"] = decided(found)
