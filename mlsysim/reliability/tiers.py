@@ -58,7 +58,7 @@ def two_tier_goodput(
     >>> round(two_tier_goodput(100.0, 1.0, 10_000.0, 50.0, 0.99, 20_000.0), 4)
     0.98
 
-    Source: wang2023gemini: copies in hosts' memory first, storage as the last resort; the first
+    Source: wang2023gemini, copies in hosts' memory first, storage as the last resort; the first
     order is derived in the chapter.
     """
     lost = near_share * near_interval / 2 + (1 - near_share) * far_interval / 2
