@@ -174,16 +174,14 @@ def dots3_note(p: Plan) -> None:
     own = {int(key): given.inner(key).raw for key in given.raw if key.isdigit() and len(key) < 9}
     mixers = []
     for i, kind in enumerate(kinds):
-        layer, sizes = (one := c.but(**own.get(i, {}))), latent(one) | {"heads": one.size("num_attention_heads")}
+        layer = c.but(**own.get(i, {}))
+        sizes: dict[str, Any] = latent(layer) | {"heads": layer.size("num_attention_heads")}
         if kind == NEAR:
             reach: dict[str, Any] = {"window": c.size("sliding_window", "sliding_window_size", default=512)}
         else:
-            picks = {
-                "heads": layer.size("index_n_heads"),
-                "size": layer.size("index_head_dim"),
-                "q_rank": sizes["q_rank"],
-            }
-            reach = {"picked": layer.size("index_topk", default=2048), "indexer": blocks.indexer(p.hidden, **picks)}
+            heads, size = layer.size("index_n_heads"), layer.size("index_head_dim")
+            picks = blocks.indexer(p.hidden, heads=heads, size=size, q_rank=sizes["q_rank"])
+            reach = {"picked": layer.size("index_topk", default=2048), "indexer": picks}
         made = blocks.latent_attention(p.hidden, gate="head", **sizes, **reach)
         mixers.append((*made, vector("norm of rotary keys", sizes["rope_dim"])))
     p.mixers, p.attention = mixers, {}
