@@ -142,7 +142,8 @@ def overload_wait(rate: Num, capacity: Num, time: Num) -> Num:
 
 @equation(
     "eq-turned-away",
-    formula="blocking / ((1 - blocking) * exp(drain * patience) + blocking * (1 + capacity * (exp(drain * patience) - 1) / drain)); drain = capacity - rate",
+    formula="blocking / ((1 - blocking) * exp(min(700, (capacity - rate) * patience)) "
+    "+ blocking * (1 + capacity * (exp(min(700, (capacity - rate) * patience)) - 1) / (capacity - rate)))",
     domain={"rate": POSITIVE, "capacity": POSITIVE, "blocking": "[0, 1]"},
 )
 def turned_away(rate: Num, capacity: Num, blocking: Num, patience: Num) -> Num:

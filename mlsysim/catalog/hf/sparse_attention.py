@@ -179,12 +179,9 @@ def dots3_note(p: Plan) -> None:
         if kind == NEAR:
             reach: dict[str, Any] = {"window": c.size("sliding_window", "sliding_window_size", default=512)}
         else:
-            picks: dict[str, Any] = {
-                "heads": layer.size("index_n_heads"),
-                "size": layer.size("index_head_dim"),
-                "q_rank": sizes["q_rank"],
-            }
-            reach = {"picked": layer.size("index_topk", default=2048), "indexer": blocks.indexer(p.hidden, **picks)}
+            heads, size = layer.size("index_n_heads"), layer.size("index_head_dim")
+            picks = blocks.indexer(p.hidden, heads=heads, size=size, q_rank=sizes["q_rank"])
+            reach = {"picked": layer.size("index_topk", default=2048), "indexer": picks}
         made = blocks.latent_attention(p.hidden, gate="head", **sizes, **reach)
         mixers.append((*made, vector("norm of rotary keys", sizes["rope_dim"])))
     p.mixers, p.attention = mixers, {}
