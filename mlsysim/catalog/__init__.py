@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         protocol,
         protocols,
     )
-    from mlsysim.catalog.hf import from_hf_config
     from mlsysim.catalog.machines import Machines, no_link, nodes_with, where
     from mlsysim.catalog.other_models import patch_transformer, patch_transformers, recommender
     from mlsysim.catalog.places import (
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
         load_grids,
     )
     from mlsysim.catalog.registry import forget, user_entries
-    from mlsysim.catalog.shapes import Model, decoder, load_models, model, models
+    from mlsysim.catalog.shapes import Model, decoder, from_hf_config, load_models, model, models
     from mlsysim.catalog.sourced import Sourced
     from mlsysim.catalog.workloads import Target, Trace, target, targets, trace, traces
 

@@ -542,7 +542,7 @@ def read_model(name: str, raw: Any, file: str) -> Model:
             given[key] = value
     given["published"] = MappingProxyType(published)
     if "config" in raw:  # what the reader of config.json asks for
-        from mlsysim.catalog.hf import fields_of  # here: it reads into a Model
+        from mlsysim.catalog.hf import fields_of
 
         if not isinstance(config := given.pop("config"), Mapping):
             raise InputError(f"{where}, config = {str(config)[:40]!r} must be a table with the keys of a config.json")
@@ -562,6 +562,34 @@ def read_model(name: str, raw: Any, file: str) -> Model:
         except InputError as error:
             raise InputError(f"{file}: {error}") from error
     return _made(name, where, given)
+
+
+def from_hf_config(source: str | Path | Mapping[str, Any]) -> Model:
+    """The shape that a Hugging Face ``config.json`` describes.
+
+    Parameters
+    ----------
+    source : path or mapping
+        Path of the file, or its content already parsed.
+
+    Returns
+    -------
+    Model
+        Not in the catalogue, with no published count; ``source`` is the name of the file.
+
+    Raises
+    ------
+    InputError
+        Naming file, key and value, and how to mend it: a ``model_type`` this module does not know, a size that is
+        missing, of the wrong type or out of range, keys that contradict each other, a variant the shape cannot express.
+
+    >>> from_hf_config({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    ...                 "intermediate_size": 128, "vocab_size": 1000}).head_dim
+    16
+    """
+    from mlsysim.catalog.hf import fields_of
+
+    return Model(**fields_of(source))
 
 
 def load_models(path: str | Path) -> dict[str, Model]:

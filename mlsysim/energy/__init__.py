@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from mlsysim._lazy import lazily
 
-# What shares its name with a module cannot come later: the module would stand in its place.
-from mlsysim.energy.run import Footprint, run
-
 if TYPE_CHECKING:
     from mlsysim.energy.clocks import capped_clock, cheapest_clock, clock_power, clock_time
     from mlsysim.energy.footprint import carbon, embodied_carbon, market_intensity, onsite_water, source_water
     from mlsysim.energy.loads import WATER, coolant_flow, hall_peak, shift_saving, smoothing_energy
     from mlsysim.energy.power import device_power, energy_per_token, facility_energy, it_power, work_energy
+    from mlsysim.energy.solver import Footprint, run
+
 
 __all__ = [
     "WATER",

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlsysim import collectives, kernels, units
+from mlsysim import experts as forms
 from mlsysim._numeric import Num, all_true, is_array, maximum, where, widening
 from mlsysim.equations import POSITIVE, Domain, check_argument
 from mlsysim.errors import InputError, unknown_name
 from mlsysim.inference import Deployment, experts_hit
 from mlsysim.inference.work import ACTIVATION_BYTES, routed_width
 from mlsysim.results import CALLER, Explanation, Input, Result, Term, format_rows, format_value, share
-from mlsysim.serving_steps import experts as forms
 from mlsysim.serving_steps.rates import Rates
 from mlsysim.serving_steps.rates import rates as measured_rates
 

@@ -14,6 +14,7 @@ from mlsysim.catalog.shapes import Model
 from mlsysim.efficiencies import BOUND, OWN, OWN_SOURCE, check_mode, describe
 from mlsysim.equations import is_tracing
 from mlsysim.errors import InputError
+from mlsysim.experts import grouped_share
 from mlsysim.inference import Deployment, Efficiencies, efficiencies_of
 from mlsysim.inference.shares import LINK, PASSES, REPLICATED
 from mlsysim.inference.work import ACTIVATION_BYTES, planned_messages
@@ -21,7 +22,6 @@ from mlsysim.memory import state_of
 from mlsysim.results import Explanation, Input, Result, Term, format_rows, format_value, plain, top_shares
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.expert_layer import TILE, expert_message_time, expert_work
-from mlsysim.serving_steps.experts import grouped_share
 from mlsysim.serving_steps.mixed import MixedSteps
 from mlsysim.serving_steps.products import Product, layer_products
 from mlsysim.serving_steps.rates import PRINTED, Rate, Rates, rates

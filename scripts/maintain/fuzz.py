@@ -42,7 +42,7 @@ import numpy as np
 
 import mlsysim
 from mlsysim import catalog, cli, hlo, inference, memory, roofline, serving, training, transformer
-from mlsysim.catalog.hf import from_hf_config
+from mlsysim.catalog import from_hf_config
 from mlsysim.cli.solvers import SOLVERS
 from mlsysim.cli.solvers import find as swept
 from mlsysim.equations import REGISTRY, Equation, registered

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlsysim import catalog, flops, inference, memory, serving_steps, training
-from mlsysim.catalog import hf
-from mlsysim.catalog.hf import FAMILIES, MAX_CONFIG_BYTES, from_hf_config
+from mlsysim.catalog import from_hf_config, hf
+from mlsysim.catalog.hf import FAMILIES, MAX_CONFIG_BYTES
 from mlsysim.catalog.operations import Attention, Norm, Product
 from mlsysim.errors import InputError
 from mlsysim.transformer import matrix_count, mtp_parameters, parameter_count

@@ -13,7 +13,6 @@ from mlsysim.catalog.hf import vision_towers
 from mlsysim.catalog.hf.config import MAX_CONFIG_BYTES as MAX_CONFIG_BYTES
 from mlsysim.catalog.hf.config import MAX_SIZE, Config, read_json
 from mlsysim.catalog.hf.decoder import BY_HAND, Plan, refuse_unsaid
-from mlsysim.catalog.shapes import Model
 from mlsysim.errors import InputError, unknown_name
 
 _PRINTABLE = set(string.ascii_letters + string.digits + "-._ ")
@@ -88,34 +87,8 @@ def _name(c: Config, file: str) -> str:
     return "".join(ch for ch in text if ch in _PRINTABLE).strip()[:80] or f"{c.text('model_type')} model of {file}"
 
 
-def from_hf_config(source: str | Path | Mapping[str, Any]) -> Model:
-    """The shape that a Hugging Face ``config.json`` describes.
-
-    Parameters
-    ----------
-    source : path or mapping
-        Path of the file, or its content already parsed.
-
-    Returns
-    -------
-    Model
-        Not in the catalogue, with no published count; ``source`` is the name of the file.
-
-    Raises
-    ------
-    InputError
-        Naming file, key and value, and how to mend it: a ``model_type`` this module does not know, a size that is
-        missing, of the wrong type or out of range, keys that contradict each other, a variant the shape cannot express.
-
-    >>> from_hf_config({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-    ...                 "intermediate_size": 128, "vocab_size": 1000}).head_dim
-    16
-    """
-    return Model(**fields_of(source))
-
-
 def fields_of(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of that model."""
+    """The fields of the model that a ``config.json`` describes, as :func:`mlsysim.catalog.from_hf_config` makes it."""
     if isinstance(source, str | Path):
         path = Path(source)
         raw, file = read_json(path), path.name

@@ -15,10 +15,10 @@ from mlsysim.evidence.hypotheses import infersim
 from mlsysim.evidence.hypotheses.hypotheses import Criterion, Hypothesis
 from mlsysim.evidence.hypotheses.infersim import Answer, Setup, answer, shape_of
 from mlsysim.evidence.hypotheses.measured import Grouped, KernelTables, kernel_tables
+from mlsysim.experts import moe_crossover, two_batch_time
 from mlsysim.inference import Deployment, deploy
 from mlsysim.serving_steps.batches import Batch
 from mlsysim.serving_steps.expert_layer import NORMAL_UNITS, TILE, ExpertLayer, expert_layer, expert_work
-from mlsysim.serving_steps.experts import moe_crossover, two_batch_time
 from mlsysim.serving_steps.rates import rates
 from mlsysim.serving_steps.step import step_model
 from mlsysim.serving_steps.step_options import TIER_0
