@@ -16,6 +16,7 @@ import re
 import shlex
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stdout
@@ -36,7 +37,7 @@ from mlsysim.evidence import reality
 from mlsysim.evidence.cases import CLASSES
 from mlsysim.evidence.predictors import PREDICTORS
 from mlsysim.evidence.rows import SETS, cases, counts
-from mlsysim.evidence.scoring import own_points, scores
+from mlsysim.evidence.scoring import decisions, own_points, scoreboard, scores
 from mlsysim.evidence.scoring.leaving import leave_out
 from mlsysim.evidence.scoring.nested import STARTS
 from mlsysim.evidence.scoring.ranges import Left, entries, foretold, left_errors
@@ -101,11 +102,27 @@ def readme(text: str) -> str:
         cells = [c.name.replace("_", " "), f"{sheet.rows} ({len(sheet.groups)})", str(sheet.constants)]
         cells += ["–" if e is None else f"{100 * e:.1f} %" for e in (*sheet.ladder, sheet.rule.error)]
         lines.append(f"| {' | '.join([*cells, strangers])} |")
-    return re.sub(
-        r"(<!-- errors -->\n).*?(<!-- end of errors -->)",
-        lambda m: m[1] + "\n".join(lines) + "\n" + m[2],
-        text,
-        flags=re.S,
+    for place, what in (("errors", "\n".join(lines)), ("decisions", _decided())):
+        text = re.sub(
+            rf"(<!-- {place} -->\n).*?(<!-- end of {place} -->)",
+            lambda m, what=what: m[1] + what + "\n" + m[2],  # type: ignore[misc]
+            text,
+            flags=re.S,
+        )
+    return text
+
+
+def _decided() -> str:
+    """What first choices of servers give away, in a sentence."""
+    found = {
+        way: decisions.summarise("serving", way, decisions.outcomes("serving", way)) for way in ("ours", "odds", "rule")
+    }
+    peer = tomllib.loads(scoreboard.PEERS.read_text(encoding="utf-8"))["aiconfigurator"]["decisions"]["regret"]
+    return (
+        f"Does it choose right? On {found['ours'].questions} questions about {found['ours'].groups} served models, predicted without their "
+        f"own sources and domains, our first choice gives away {found['ours'].regret:.2f} of what was possible, {found['odds'].regret:.2f} "
+        f"when it weighs its odds; the simplest rule {found['rule'].regret:.2f}, aiconfigurator {peer:.2f} (`mlsysim validate --decisions`, "
+        "page *Scoreboard*)."
     )
 
 
