@@ -9,7 +9,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
@@ -309,16 +309,9 @@ def works(seed: object = "") -> list[tuple[int, int, int]]:
 
 def measured(products: Sequence[tuple[int, int, int]]) -> list[float]:
     """Seconds of products on this machine, as ``mlsysim bench-device`` times them: in turn, the median of some rounds."""
-    import numpy as np
+    from mlsysim.evidence.measuring import microbench
 
-    from mlsysim.evidence.measuring import microbench, rounds
-
-    made, rng = rounds.Rounds(microbench.QUICK), np.random.default_rng(3)
-    for at, (m, k, n) in enumerate(products):
-        a, b = rng.random((m, k), dtype=np.float32), rng.random((k, n), dtype=np.float32)
-        made.add(at, partial(np.matmul, a, b, out=np.empty((m, n), np.float32)))
-    made.run()
-    return [made.seconds(at).median for at in range(len(products))]
+    return microbench.product_times(products)
 
 
 def _told(profile: object, seed: object) -> list[float]:

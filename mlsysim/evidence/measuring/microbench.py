@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import partial
@@ -159,6 +159,19 @@ def _multiply(x: Any, ring: Iterator[Any], out: Any) -> None:
     import numpy as np
 
     np.matmul(x, next(ring), out=out)
+
+
+def product_times(products: Sequence[tuple[int, int, int]]) -> list[float]:
+    """Seconds of products in single precision, each (rows, k, n): the median of some rounds, in turn."""
+    import numpy as np
+
+    rounds, rng = Rounds(QUICK), np.random.default_rng(3)
+    for at, (m, k, n) in enumerate(products):
+        a, b = rng.random((m, k), dtype=np.float32), rng.random((k, n), dtype=np.float32)
+        out: Any = np.empty((m, n), np.float32)
+        rounds.add(at, partial(np.matmul, a, b, out=out))
+    rounds.run()
+    return [rounds.seconds(at).median for at in range(len(products))]
 
 
 def _add_attention(rounds: Rounds, bytes: float) -> None:
