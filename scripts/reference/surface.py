@@ -218,7 +218,7 @@ def _below(module: str) -> list[str]:
     """Modules that a package takes its names from."""
     home = importlib.import_module(f"mlsysim.{module}" if module else "mlsysim")
     text = Path(str(home.__file__)).read_text(encoding="utf-8")
-    named = re.findall(r"^from mlsysim\.([\w.]+) import", text, re.M)
+    named = sorted(re.findall(r"^ *from mlsysim\.([\w.]+) import", text, re.M))
     if not module or not hasattr(home, "__path__"):
         return named
     inside = [m.name.removeprefix("mlsysim.") for m in pkgutil.iter_modules(home.__path__, f"{home.__name__}.")]
