@@ -201,12 +201,15 @@ class Pages:
         if bases:
             told = ", ".join(f"[`{b.name}`]({'#' + b.dotted if b.page == name.page else address(b)})" for b in bases)
             yield f"Is a {told}, whose methods it has.\n\n"
-        rows = []
-        path = Path(str(read.filepath))
-        for member in read.members.values():
-            if member.name.startswith("_") or member.is_alias:
-                continue
-            rows.append(self._member(path, member, link))
+        bare = [b for b in inherited if not surface.of(b) and b.__module__ not in ("mlsysim.results",)]
+        rows, seen = [], set()
+        for whole in (read, *filter(None, map(surface.read, bare))):  # bases without a page stand here
+            path = Path(str(whole.filepath))
+            for member in whole.members.values():
+                if member.name.startswith("_") or member.is_alias or member.name in seen:
+                    continue
+                seen.add(member.name)
+                rows.append(self._member(path, member, link))
         for called, kind, text in rows:
             yield words.term(called, [kind], text)
 
