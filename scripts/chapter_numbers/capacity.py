@@ -70,8 +70,6 @@ def numbers() -> dict[str, Any]:
         raise AssertionError(
             "chapter 8 says that four devices at measured rates miss the target with nobody in the queue"
         )
-    larger = inference.deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="calibrated")
-    carried = capacity.max_rate(capacity.replica_of(larger, **requests, itl=aims["itl"]), **aims)
     eight = inference.deploy("Llama-3.1-70B", "H100", tp=8, efficiencies="bound")
     doubled = capacity.max_rate(capacity.replica_of(eight, **requests, itl=aims["itl"]), **aims)
     h200 = inference.deploy("Llama-3.1-70B", "H200", tp=4, efficiencies="bound")
@@ -155,14 +153,6 @@ def numbers() -> dict[str, Any]:
             "decode_ratio": f"{decode.capacity / best.rate:.0f}",
         },
         "mixed": {"rate": f"{mixing.capacity:.1f}", "more": share(mixing.capacity / chosen.capacity - 1)},
-        "calibrated": {
-            "prompt": time(slow.prefill_time),
-            "prompt_times": f"{slow.prefill_time / chosen.prefill_time:.1f}",
-            "step_one": time(slow.step_times[0]),
-            "max_running": f"{slow.max_running}",
-            "on_eight": f"{carried.rate:.1f}",
-            "long": time(fixed + spread * math.log(100)),
-        },
         "eight": {
             "each": f"{doubled.rate / 8:.2f}",
             "four": f"{best.rate / 4:.2f}",

@@ -5,11 +5,11 @@ import http.server
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from made import book, published
@@ -90,6 +90,17 @@ def serving(folder: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def launched(browser: Any) -> Callable[..., Any]:
+    """Starts another browser with flags more, and with others left out."""
+
+    def launch(more: Sequence[str], without: Sequence[str] = ()) -> Any:
+        flags = [flag for flag in FLAGS if flag not in without] + list(more)
+        return browser.browser_type.launch(executable_path=chromium(), args=flags, timeout=PATIENCE)
+
+    return launch
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FLAGS, PATIENCE, chromium
 
 from mlsysim import catalog
 
@@ -23,11 +22,10 @@ def measured(page: Any, site: str) -> Any:
     return root
 
 
-def test_both_roofs_with_a_software_adapter(live_site: str, browser: Any, watch: Any, tmp_path: Path) -> None:
-    flags = [flag for flag in FLAGS if flag != "--disable-gpu"] + SOFTWARE
-    own = browser.browser_type.launch(executable_path=chromium(), args=flags, timeout=PATIENCE)
+def test_both_roofs_with_a_software_adapter(live_site: str, launched: Any, watch: Any, tmp_path: Path) -> None:
+    own = launched(SOFTWARE, without=("--disable-gpu",))
     page = own.new_page()
-    page.set_default_timeout(PATIENCE)
+    page.set_default_timeout(300_000)  # a busy machine is no fault of a page
     seen = watch(page, live_site)
     root = measured(page, live_site)
     cpu, gpu = root.evaluate("e => e.measured")
