@@ -170,7 +170,7 @@ def turned_away(rate: Num, capacity: Num, blocking: Num, patience: Num) -> Num:
     in order of arrival and none leaves the queue.
 
     >>> [round(turned_away(12.0, 10.0, 0.3, wait), 3) for wait in (0.0, 1.0, 100.0)]
-    [0.3, 0.176, 0.167]
+    [0.3, 0.177, 0.167]
 
     Source: qin2024mooncake, early rejection; for who is turned away, the share is derived in the chapter.
     """

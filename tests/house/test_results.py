@@ -60,7 +60,7 @@ from mlsysim.evidence.measured import astrasim_runs, clocks, fronts, service
 from mlsysim.evidence.measured.memory import server_start
 from mlsysim.evidence.reality.leave_one_out import HonestScore
 from mlsysim.evidence.reality.published import case_file
-from mlsysim.evidence.scoring import baselines, conformal, decisions, nested, rules, scores
+from mlsysim.evidence.scoring import baselines, conformal, decisions, nested, rules, scoreboard, scores
 from mlsysim.evidence.studies import brackets, case_studies, experiments, ladder, peers, ranked, searched, tiers, tools
 from mlsysim.explore import recipes
 from mlsysim.hlo import chakra
@@ -397,6 +397,8 @@ def of_runs_and_choices() -> list[Any]:
         decisions.KINDS["gemm"],
         chosen[0],
         decisions.summarise("gemm", "ours", chosen),
+        scoreboard.standings()[0],
+        next(iter(rows.withdrawn()["serving"].values())),
     ]
 
 

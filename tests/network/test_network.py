@@ -506,7 +506,7 @@ COMMAND = ["collective", "--op", "all_reduce", "--bytes", "1 GB", "--algorithm",
 
 def test_the_command_on_a_topology(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*COMMAND, "--topology", "ring:4xswitch:2", "--bandwidth", "50,25", "--latency", "500,1 us"]) == 0
-    assert "all_reduce on ring:4xswitch:2, 8 ranks: 40.01 ms" in capsys.readouterr().out
+    assert "all_reduce of 1 GB on ring:4xswitch:2, 8 ranks: 40.01 ms" in capsys.readouterr().out
     for extra in (
         ["--algorithm", "ring,direct"],
         ["--splits", "4", "--active-chunks", "2"],

@@ -547,7 +547,7 @@ def test_the_command_prints_terms_and_json(capsys: pytest.CaptureFixture[str]) -
     counted = ["--failures", "419", "--watched", "54 day", "--watched-nodes", "2048", "--model", "Llama-3.1-405B"]
     assert cli.main([*COMMAND, *counted, "--duration", "54 day"]) == 0
     text = capsys.readouterr().out
-    assert "goodput of the job" in text and "419 failures of 2048 nodes" in text
+    assert "of the job's own time" in text and "in 54 days: 419" in text
     assert "failures to expect in" in text and "419.0" in text
     assert cli.main([*COMMAND, *counted, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
