@@ -34,6 +34,16 @@ class Parser(argparse.ArgumentParser):
             message = f"{message[: _LONGEST_ERROR // 2]} … {message[-_LONGEST_ERROR // 4 :]}"
         raise InputError(f"{message} (see '{self.prog} --help')")
 
+    def parse_known_args(self, *args: Any, **options: Any) -> Any:
+        """Refuse what is left over here, where the command and its options are known: argparse leaves it to the parser above."""
+        found, left = super().parse_known_args(*args, **options)
+        if left:
+            from difflib import get_close_matches  # here: whoever makes no mistake need not wait for it
+
+            like = get_close_matches(left[0].partition("=")[0], self._option_string_actions, 1, 0.7)
+            self.error(f"unrecognized arguments: {' '.join(left)}{f'; did you mean {like[0]}?' if like else ''}")
+        return found, left
+
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)  # argparse would keep quiet about a full disk
 

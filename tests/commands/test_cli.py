@@ -80,7 +80,8 @@ def test_every_option_reaches_the_solver() -> None:
         (["--efficiency", "45"], "efficiency = 45.0 is outside (0, 1]"),
         (["--efficiency", "mlsysim-page-trainin"], "did you mean 'mlsysim-page-training'"),
         (["--device-file", "nowhere.toml"], "nowhere.toml: cannot be read"),
-        (["--what"], "unrecognized arguments: --what"),
+        (["--what"], "unrecognized arguments: --what (see 'mlsysim roofline --help')"),
+        (["--presision=fp8"], "unrecognized arguments: --presision=fp8; did you mean --precision?"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(change: list[str], says: str) -> None:
